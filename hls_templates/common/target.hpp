@@ -1,0 +1,48 @@
+// What differs between synthesis and emulation, and nothing else: how a data-flow region, its
+// streams and its processes are written, and how a memory port is read and written.
+//
+// In synthesis (and in a vendor's C simulation) each macro is one plain line of Vitis HLS. With
+// SPMV_EMULATION a plain C++ compiler runs every process as a fiber over bounded streams.
+#pragma once
+
+#ifdef SPMV_EMULATION
+
+#include "spmv_emulation.hpp"
+
+#else
+
+#include <hls_stream.h>
+#include <hls_vector.h>
+
+#define SPMV_PRAGMA(text) _Pragma(#text)
+
+// First line of a data-flow function: only streams and process calls follow.
+#define SPMV_DATAFLOW(name) SPMV_PRAGMA(HLS dataflow)
+
+// A stream between two processes. Vitis 2020.2 wants it static; later versions allow it.
+#define SPMV_STREAM(type, name, stream_depth) \
+  static hls::stream<type> name(#name);       \
+  SPMV_PRAGMA(HLS stream variable = name depth = stream_depth)
+
+#define SPMV_PROCESS(function, ...) function(__VA_ARGS__)
+
+// Last line of a data-flow function: all processes have ended behind it.
+#define SPMV_JOIN() static_cast<void>(0)
+
+namespace spmv {
+
+template <typename T>
+inline T load(const T* port, unsigned index) {
+#pragma HLS inline
+  return port[index];
+}
+
+template <typename T>
+inline void store(T* port, unsigned index, const T& word) {
+#pragma HLS inline
+  port[index] = word;
+}
+
+}  // namespace spmv
+
+#endif

@@ -1,0 +1,1 @@
+"""Sparse matrix-vector products on an AMD Alveo U50."""

@@ -1,0 +1,25 @@
+"""Storage formats, each exactly what its kernel's memory port reads."""
+
+from .base import SparseFormat
+from .blocked_ell import BLOCK_SIZES, BlockedEll
+from .files import is_format_file, load_format, save_format
+from .sliced_ell import SLICE_SIZES, SlicedEll
+from .stats import FormatStats, count_blocks, format_stats
+
+FORMATS: dict[str, type[SparseFormat]] = {"scalar": SlicedEll, "block": BlockedEll}
+"""Format of each kernel, by the kernel's name."""
+
+__all__ = [
+    "BLOCK_SIZES",
+    "FORMATS",
+    "SLICE_SIZES",
+    "BlockedEll",
+    "FormatStats",
+    "SlicedEll",
+    "SparseFormat",
+    "count_blocks",
+    "format_stats",
+    "is_format_file",
+    "load_format",
+    "save_format",
+]

@@ -1,0 +1,110 @@
+"""A converted matrix in a file: `spmv-fpga convert -o FILE.npz` and its reading."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import MatrixError
+from .base import SparseFormat
+from .blocked_ell import BLOCK_SIZES, BlockedEll
+from .sliced_ell import SLICE_SIZES, SlicedEll
+
+_VERSION = 1
+_MARK = "spmv_fpga_format"
+
+
+def save_format(path: str | Path, fmt: SparseFormat) -> None:
+    """Write a converted matrix, whole or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to write; it gets NumPy's `.npz` layout under exactly this name.
+    fmt : SlicedEll or BlockedEll
+    """
+    arrays = {k: v for k, v in vars(fmt).items() if isinstance(v, np.ndarray)}
+    facts = {
+        _MARK: np.array(fmt.kernel),
+        "version": np.array(_VERSION),
+        "shape": np.array(fmt.shape, np.int64),
+        "nnz": np.array(fmt.nnz, np.int64),
+        "parameters": np.array(list(fmt.parameters.values()), np.int64),
+    }
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, **facts, **arrays)
+        temporary.replace(target)
+    except OSError as error:
+        raise MatrixError(f"cannot be written: {error.strerror}.", path=path) from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def is_format_file(path: str | Path) -> bool:
+    """Say whether a file was written by `save_format`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return f"{_MARK}.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def load_format(path: str | Path) -> SparseFormat:
+    """Read what `save_format` wrote, with its sizes checked against each other.
+
+    Raises
+    ------
+    MatrixError
+        If the file is damaged, or its arrays do not make a matrix.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            content = {name: file[name] for name in file.files}
+        return _from_content(content)
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise MatrixError(
+            f"is no readable converted matrix ({error}); convert it again.", path=path
+        ) from None
+
+
+def _from_content(content: dict[str, np.ndarray]) -> SparseFormat:
+    kernel = str(content[_MARK])
+    if int(content["version"]) != _VERSION:
+        raise ValueError(f"version {content['version']}, this program reads {_VERSION}")
+    m, n = (int(size) for size in content["shape"])
+    nnz, parameter = int(content["nnz"]), int(content["parameters"][0])
+    values = content["values"]
+    if values.dtype != np.float32:
+        raise ValueError(f"values are {values.dtype}")
+    if kernel == "scalar":
+        widths, cols = content["slice_widths"], content["col_indices"]
+        _require(parameter in SLICE_SIZES and len(widths) == -(-m // parameter), "slices")
+        _require(values.shape == cols.shape == (parameter * widths.sum(),), "slots")
+        _require(not len(cols) or (cols.min() >= 0 and cols.max() < n), "columns")
+        return SlicedEll(
+            values=values,
+            col_indices=cols,
+            slice_widths=widths,
+            shape=(m, n),
+            nnz=nnz,
+            slice_size=parameter,
+        )
+    counts, cols = content["blocks_per_row"], content["block_cols"]
+    _require(parameter in BLOCK_SIZES and len(counts) == -(-m // parameter), "block rows")
+    _require(values.shape == (len(cols), parameter, parameter), "tiles")
+    _require(len(cols) == counts.sum(), "tiles a block row")
+    _require(not len(cols) or (cols.min() >= 0 and cols.max() * parameter < n), "columns")
+    return BlockedEll(
+        values=values, block_cols=cols, blocks_per_row=counts, shape=(m, n), nnz=nnz
+    )
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise ValueError(f"its {what} contradict each other")
