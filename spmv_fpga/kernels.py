@@ -134,7 +134,8 @@ class Kernel:
         for name in chosen:
             if name not in known:
                 raise KernelSpecError(
-                    f"kernel {self.name} has no parameter {name}; it has {', '.join(sorted(known))}."
+                    f"kernel {self.name} has no parameter {name}; it has "
+                    f"{', '.join(sorted(known))}."
                 )
         values = {p.name: int(chosen.get(p.name, p.default)) for p in self.parameters}
         for parameter in self.parameters:

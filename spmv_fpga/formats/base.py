@@ -10,6 +10,7 @@ so a kernel can tell padding from an explicit zero and give +0 for it, whatever 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,6 +35,11 @@ class SparseFormat(ABC):
     kernel: ClassVar[str]
     shape: tuple[int, int]
     nnz: int
+
+    @classmethod
+    @abstractmethod
+    def convert(cls, A: Any, parameters: Mapping[str, int]) -> SparseFormat:
+        """Convert a CSR matrix, with parameters as `parameters` names them."""
 
     @property
     @abstractmethod

@@ -10,6 +10,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -124,6 +125,11 @@ class BlockedEll(SparseFormat):
             shape=(m, n),
             nnz=int(csr.indptr[-1]),
         )
+
+    @classmethod
+    def convert(cls, A: Any, parameters: Mapping[str, int]) -> BlockedEll:
+        """Convert a CSR matrix; `parameters` is `{"block": block}`."""
+        return cls.from_csr(A, block=parameters["block"])
 
     @property
     def parameters(self) -> dict[str, int]:

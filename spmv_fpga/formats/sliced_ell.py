@@ -13,6 +13,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -124,6 +125,11 @@ class SlicedEll(SparseFormat):
             nnz=int(csr.indptr[-1]),
             slice_size=slice_size,
         )
+
+    @classmethod
+    def convert(cls, A: Any, parameters: Mapping[str, int]) -> SlicedEll:
+        """Convert a CSR matrix; `parameters` is `{"slice": slice_size}`."""
+        return cls.from_csr(A, slice_size=parameters["slice"])
 
     @property
     def parameters(self) -> dict[str, int]:

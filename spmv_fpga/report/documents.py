@@ -1,0 +1,111 @@
+"""Results as JSON documents; the keys are those that other programs rely on.
+
+Keys that end in `_s`, `_j` or `_w`, and `gflops` and `cycles`, hold figures with their
+origin. All other numbers are plain. No document holds NaN or Infinity.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..errors import SpmvFpgaError
+from ..figures import Figure, unknown
+from ..formats import FormatStats
+from ..matrices import Matrix
+from ..measure import RunResult
+from ..version import __version__
+
+
+def to_text(document: dict[str, Any]) -> str:
+    """Return a document as JSON text with a closing newline."""
+    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def write_whole(path: str | Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, "utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        raise SpmvFpgaError(f"{path}: cannot be written: {error.strerror or error}.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def matrix_document(matrix: Matrix) -> dict[str, Any]:
+    """Return what a result says of its matrix."""
+    rows, cols = matrix.csr.shape
+    return {
+        "name": matrix.name,
+        "rows": rows,
+        "cols": cols,
+        "nnz": matrix.nnz,
+        "symmetric": matrix.symmetric,
+        "source": matrix.source,
+        "is_twin": matrix.is_twin,
+    }
+
+
+def run_document(result: RunResult) -> dict[str, Any]:
+    """Return the result of `spmv-fpga run`."""
+    fmt, worst = result.format, result.worst_error_over_bound
+    no_model = unknown("this version has no model")
+    return {
+        "spmv_fpga": __version__,
+        "matrix": matrix_document(result.matrix),
+        "kernel": {
+            "name": fmt.kernel,
+            "block": fmt.parameters.get("block"),
+            "slice": fmt.parameters.get("slice"),
+            "compute_units": result.compute_units,
+            "num_stored": fmt.num_stored,
+            "density": fmt.density,
+            "matrix_bytes": fmt.matrix_bytes,
+            "bytes": fmt.bytes,
+        },
+        "mode": result.mode,
+        "verified": result.verified,
+        "worst_error_over_bound": worst if math.isfinite(worst) else None,
+        "fpga": _figures(result.fpga),
+        "cpu": {
+            "library": result.cpu_library,
+            "threads": result.cpu_threads,
+            **_figures(result.cpu),
+        },
+        "model": _figures(dict.fromkeys(("time_s", "power_w", "energy_j"), no_model)),
+        "host": _figures(result.host),
+        "provenance": result.provenance,
+        "warnings": list(result.warnings),
+    }
+
+
+def stats_document(matrix: Matrix, stats: Iterable[FormatStats]) -> dict[str, Any]:
+    """Return the result of `spmv-fpga convert --stats`."""
+    return {
+        "matrix": matrix_document(matrix),
+        "formats": [
+            {
+                "kernel": s.kernel,
+                "block": s.block,
+                "slice": s.slice_size,
+                "num_stored": s.num_stored,
+                "density": s.density,
+                "matrix_bytes": s.matrix_bytes,
+                "bytes": s.bytes,
+                "blocks": s.blocks,
+                "padding": s.padding,
+            }
+            for s in stats
+        ],
+    }
+
+
+def _figures(figures: dict[str, Figure]) -> dict[str, Any]:
+    return {name: figure.to_json() for name, figure in figures.items()}

@@ -1,0 +1,411 @@
+"""A card as the rest of the program sees it: open it, multiply, close it.
+
+The card itself is in a worker process of its own session, since XRT may end its whole
+process group. When the worker or the emulated card dies, that becomes one `DeviceError`
+that says why; when this process is interrupted, the worker and the card go too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..boards import Board, load_board
+from ..codegen import render_project
+from ..errors import DeviceError
+from ..formats.base import SparseFormat, padded_vector
+from ..kernels import load_kernel
+from ..toolchain import emulation
+from ..toolchain import xclbin as containers
+from .channel import Channel, ChannelClosedError, SharedMemory
+from .environment import (
+    RunFolder,
+    card_environment,
+    emulation_environment,
+    prepare_emulation,
+)
+from .fit import check_fit, check_mode
+
+CardMode = Literal["sw_emu", "hw_emu", "hw"]
+
+# An emulated kernel that never ends must become an error. Slots come at millions a second;
+# this allows for a machine a hundred times slower.
+_EMULATION_START_S = 60.0
+_EMULATION_S_PER_SLOT = 5e-6
+_LOG_TAIL_LINES = 8
+_ENDING_S = 2.0
+
+
+@dataclass(frozen=True)
+class LaunchTimes:
+    """When the launches of one call ran, and what moving the data took.
+
+    Attributes
+    ----------
+    kernel_s : ndarray, shape (repeat,), float64
+        Duration of each launch by the device's event times. In emulation this is the
+        wall time of the emulation: never a time of the card.
+    iterations : int
+        Products in one launch.
+    start_ns, end_ns : tuple of int
+        Event times.
+    to_card_s, to_host_s : float
+        Migration of what was new on the card; fetching of y.
+    """
+
+    kernel_s: npt.NDArray[np.float64]
+    iterations: int
+    start_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+    to_card_s: float = 0.0
+    to_host_s: float = 0.0
+
+
+class Card:
+    """A programmed card, real or emulated; made by `open_device`, a context manager.
+
+    Attributes
+    ----------
+    xclbin : XclbinInfo
+        What it is programmed with.
+    mode : str
+        `sw_emu`, `hw_emu` or `hw`.
+    device : str
+        Name that the runtime gives the card.
+    """
+
+    def __init__(
+        self,
+        xclbin: containers.XclbinInfo,
+        mode: CardMode,
+        *,
+        board: Board,
+        timeout_s: float | None,
+    ) -> None:
+        self.xclbin = xclbin
+        self.mode = mode
+        self.device = ""
+        self.driver = ""
+        self._board = board
+        self._timeout_s = timeout_s
+        self._kernel = load_kernel(str(xclbin.kernel_kind))
+        self._placed: tuple[SparseFormat, int] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._run = RunFolder()
+
+    def __enter__(self) -> Card:
+        self._run.__enter__()
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def spmv(
+        self, fmt: SparseFormat, x: npt.ArrayLike, *, repeat: int = 1, iterations: int = 1
+    ) -> tuple[npt.NDArray[np.float32], LaunchTimes]:
+        """Multiply on the card.
+
+        Parameters
+        ----------
+        fmt : SparseFormat
+            The matrix; a second call with the same object does not move it again.
+        x : array_like, shape (n,), float32
+        repeat : int
+            Launches.
+        iterations : int
+            Products in each launch.
+
+        Returns
+        -------
+        y : ndarray, shape (m,), float32
+        times : LaunchTimes
+
+        Raises
+        ------
+        XclbinError
+            If the data do not fit what the card is programmed with.
+        DeviceError
+            If the card fails.
+        """
+        to_card_s = self.place(fmt, x, iterations=iterations)
+        launches = self.launch(repeat)
+        y, to_host_s = self.fetch()
+        return y, replace(launches, to_card_s=to_card_s, to_host_s=to_host_s)
+
+    def place(self, fmt: SparseFormat, x: npt.ArrayLike, *, iterations: int = 1) -> float:
+        """Bring a matrix and x to the card; returns the seconds of their migration.
+
+        Parameters are those of `spmv`. A matrix that is there already is not moved again.
+        """
+        if iterations < 1:
+            raise DeviceError(f"iterations is {iterations}; it must be at least 1.")
+        vector = padded_vector(x, fmt.shape[1])
+        check_fit(fmt, self.xclbin, mode=self.mode, emulation_mode="")
+        to_card_s = self._place_matrix(fmt, iterations)
+        content = vector if len(vector) else np.zeros(1, np.float32)
+        return to_card_s + self._write({"x": content})
+
+    def launch(self, repeat: int = 1) -> LaunchTimes:
+        """Multiply what is on the card, `repeat` times in a row."""
+        if repeat < 1:
+            raise DeviceError(f"repeat is {repeat}; it must be at least 1.")
+        fmt, iterations = self._on_card()
+        slots = max(fmt.num_stored, fmt.shape[0]) * iterations * repeat
+        answer = self._ask({"do": "launch", "repeat": repeat}, limit_s=self._limit_s(slots))
+        starts, ends = tuple(answer["start_ns"]), tuple(answer["end_ns"])
+        kernel_s = np.asarray(np.subtract(ends, starts) * 1e-9, np.float64)
+        return LaunchTimes(kernel_s, iterations, starts, ends)
+
+    def fetch(self) -> tuple[npt.NDArray[np.float32], float]:
+        """Return y, shape (m,), of the last launch, and the seconds that fetching took."""
+        fmt, _ = self._on_card()
+        memory = SharedMemory(fmt.port_bytes()["y"])
+        number = self._port_numbers()["y"]
+        try:
+            answer = self._ask(
+                {"do": "read", "number": number, "size": memory.num_bytes}, [memory]
+            )
+            y = memory.view(np.float32)[: fmt.shape[0]].copy()
+        finally:
+            memory.close()
+        return y, float(answer["time_s"])
+
+    def close(self) -> None:
+        """End the worker and the emulated card, and remove what the run left behind."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._process is not None:
+            _end_group(self._process, patience_s=_ENDING_S)
+            self._process = None
+        self._run.remove()
+
+    def _on_card(self) -> tuple[SparseFormat, int]:
+        if self._placed is None:
+            raise DeviceError("there is no matrix on the card; call place first.")
+        return self._placed
+
+    def _place_matrix(self, fmt: SparseFormat, iterations: int) -> float:
+        """Bring the matrix to the card, unless it is there."""
+        if self._placed is not None and self._placed == (fmt, iterations):
+            return 0.0
+        sizes = fmt.port_bytes()
+        values = {**fmt.scalars(), "iterations": iterations}
+        scalars = [values[scalar.name] for scalar in self._kernel.scalars]
+        if largest := max(scalars) >> 32:
+            raise DeviceError(f"the matrix needs a counter of {largest << 32}; it has 32 bits.")
+        ordered = [sizes[port.name] for port in self._kernel.ports]
+        self._placed = None
+        self._ask({"do": "place", "sizes": ordered, "scalars": scalars})
+        time_s = self._write(fmt.buffers())
+        self._placed = (fmt, iterations)
+        return time_s
+
+    def _write(self, contents: Mapping[str, npt.NDArray[Any]]) -> float:
+        """Bring the contents of ports to the card; returns the seconds of the migration."""
+        numbers = self._port_numbers()
+        memory = []
+        for content in contents.values():
+            piece = SharedMemory(content.nbytes)
+            piece.view(content.dtype)[:] = content.reshape(-1)
+            memory.append(piece)
+        request = {
+            "do": "write",
+            "numbers": [numbers[name] for name in contents],
+            "sizes": [piece.num_bytes for piece in memory],
+        }
+        try:
+            return float(self._ask(request, memory)["time_s"])
+        finally:
+            for piece in memory:
+                piece.close()
+
+    def _port_numbers(self) -> dict[str, int]:
+        return {port.name: number for number, port in enumerate(self._kernel.ports)}
+
+    def _limit_s(self, slots: int) -> float | None:
+        if self._timeout_s is not None or self.mode != "sw_emu":
+            return self._timeout_s
+        return _EMULATION_START_S + _EMULATION_S_PER_SLOT * slots
+
+    def _start(self) -> None:
+        parent, child = Channel.pair()
+        self._channel = parent
+        with (self._run.path / "worker.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "spmv_fpga.runtime.worker",
+                 str(child.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                env=self._environment(), cwd=self._run.path,
+                start_new_session=True, pass_fds=[child.fileno()],
+            )  # fmt: skip
+        child.close()
+        answer = self._ask(
+            {
+                "do": "open",
+                "xclbin": str(Path(self.xclbin.path).absolute()),
+                "kernel": self._kernel.function,
+                "unit": self._kernel.unit(1),
+                "device_prefix": self._device_prefix(),
+            },
+            limit_s=_EMULATION_START_S if self.mode == "sw_emu" else None,
+        )
+        self.device, self.driver = answer["device"], answer["driver"]
+
+    def _device_prefix(self) -> str:
+        # The name of a real card follows its shell, which may be newer than the xclbin's.
+        if self.mode == "sw_emu":
+            return self._board.emulated_platform
+        return f"xilinx_{self._board.name}"
+
+    def _environment(self) -> dict[str, str]:
+        environment = dict(os.environ)
+        # XRT must not see it on hardware, and each emulation sets its own.
+        environment.pop("XCL_EMULATION_MODE", None)
+        package_parent = str(Path(__file__).resolve().parents[2])
+        inherited = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = (
+            f"{inherited}{os.pathsep}{package_parent}" if inherited else package_parent
+        )
+        if self.mode == "sw_emu":
+            files = prepare_emulation(platform=self._board.emulated_platform)
+            return environment | emulation_environment(files, self._run)
+        platform = self.xclbin.platform or self._board.platforms[0]
+        run = self._run if self.mode == "hw_emu" else None
+        return environment | card_environment(self.mode, run, platform=platform)
+
+    def _ask(
+        self,
+        request: Mapping[str, Any],
+        memory: Sequence[SharedMemory] = (),
+        *,
+        limit_s: float | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and wait for its answer; any failure becomes a `DeviceError`."""
+        if self._channel is None:
+            raise DeviceError("the card is closed; open it with open_device.")
+        try:
+            self._channel.send(request, memory)
+            answer, _ = self._channel.receive(limit_s)
+        except ChannelClosedError:
+            raise DeviceError(self._cause_of_death()) from None
+        except TimeoutError:
+            self.close()
+            raise DeviceError(
+                f"the kernel did not end within {limit_s:.0f} s and was stopped; it hangs, or "
+                "timeout_s must be larger."
+            ) from None
+        if "error" in answer:
+            raise DeviceError(answer["error"])
+        return answer
+
+    def _cause_of_death(self) -> str:
+        """Find out why the worker is gone; the emulated card's own report knows best."""
+        if failure := self._run.failure():
+            return f"the emulated card failed: {failure}"
+        lines: list[str] = []
+        for log in (self._run.log_path, self._run.path / "worker.log"):
+            with contextlib.suppress(OSError):
+                lines += log.read_text(errors="replace").splitlines()
+        status = None if self._process is None else self._process.wait(_ENDING_S)
+        tail = "\n".join(lines[-_LOG_TAIL_LINES:])
+        return f"the process that drives the card ended (status {status}).\n{tail}".rstrip()
+
+
+def open_device(
+    *,
+    mode: str = "auto",
+    kernel: str = "block",
+    block: int = 16,
+    slice_size: int = 16,
+    board: str = "u50",
+    xclbin: str | Path | None = None,
+    clock_hz: float | None = None,
+    timeout_s: float | None = None,
+) -> Card:
+    """Open a card; to be used in a `with` statement.
+
+    Parameters
+    ----------
+    mode : str
+        `sw_emu`, `hw_emu`, `hw`, or `auto`: what the xclbin was built for, `sw_emu` where
+        none is given.
+    kernel : str
+        `scalar` or `block`.
+    block, slice_size : int
+        What the kernel is built for.
+    board : str
+        Name of a board file.
+    xclbin : str or Path, optional
+        File to program the card with; for `sw_emu` it is built where none is given.
+    clock_hz : float, optional
+        Clock that an xclbin built here says of itself.
+    timeout_s : float, optional
+        Longest time for the launches of one call. Without it emulation allows for many
+        times of what it should take; hardware has no limit.
+
+    Returns
+    -------
+    Card
+
+    Raises
+    ------
+    XclbinError
+        If the file cannot be read, or its target is another one.
+    DeviceError
+        If a card is asked for without an xclbin.
+    """
+    facts = load_board(board)
+    if xclbin is None:
+        if mode not in ("auto", "sw_emu"):
+            raise DeviceError(f"mode {mode} needs an xclbin; build one with `make xclbin`.")
+        parameters = {"block": block} if kernel == "block" else {"slice": slice_size}
+        project = render_project(kernel, parameters, facts, clock_hz=clock_hz)
+        xclbin, mode = emulation.build(project).path, "sw_emu"
+    info = containers.read(xclbin)
+    target = check_mode(info, mode, None)
+    if info.kernel_kind is None:
+        raise DeviceError(f"{xclbin} holds no kernel of this project.")
+    return Card(info, _card_mode(target), board=facts, timeout_s=timeout_s)
+
+
+def _card_mode(target: str) -> CardMode:
+    for mode in ("sw_emu", "hw_emu", "hw"):
+        if mode == target:
+            return mode
+    raise DeviceError(f"target {target} cannot be run.")
+
+
+def _end_group(process: subprocess.Popen[bytes], *, patience_s: float) -> None:
+    """End a process with its whole session: let it finish, then ask, then insist."""
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience_s)
+            break
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

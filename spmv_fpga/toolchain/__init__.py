@@ -1,0 +1,1 @@
+"""From a rendered kernel to an `.xclbin`, and what such a file says about itself."""
