@@ -15,8 +15,6 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-_INFINITE = (math.inf, -math.inf)
-
 Origin = Literal["measured", "emulated", "modelled", "published"]
 
 
@@ -81,11 +79,15 @@ class Figure:
     def to_json(self) -> dict[str, Any]:
         """Return the figure as JSON has it: no NaN, no Infinity, only what is known."""
         facts = {"low": self.low, "high": self.high, "n": self.n, "reason": self.reason}
-        known = {k: v for k, v in facts.items() if v is not None and v not in _INFINITE}
+        known = {k: v for k, v in facts.items() if v is not None and _is_valid_json(v)}
         if self.value is None or not math.isfinite(self.value):
             known.setdefault("reason", "not a finite number")
             return {"value": None, "origin": None, **known}
         return {"value": self.value, "origin": self.origin, **known}
+
+
+def _is_valid_json(fact: float | str) -> bool:
+    return isinstance(fact, str) or math.isfinite(fact)
 
 
 def unknown(reason: str) -> Figure:

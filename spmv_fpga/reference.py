@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from .errors import VerificationError
+from .errors import FormatError, VerificationError
 
 ROUNDING_CONSTANT = 4.0
 _UNIT_ROUNDOFF = 2.0**-24
@@ -52,7 +52,7 @@ class Reference:
     bound : ndarray, shape (m,), float64
         Largest error allowed.
     may_overflow : ndarray, shape (m,), bool
-        Rows whose sum of float32 products may leave the range of float32 on the way.
+        Rows whose finite products may leave the range of float32 on the way to their sum.
     """
 
     expected: Float64Array
@@ -74,14 +74,14 @@ def reference(A: Any, x: npt.ArrayLike) -> Reference:
 
     Raises
     ------
-    ValueError
-        If x has another length.
+    FormatError
+        If x has another length, or holds no real numbers.
     """
     csr = csr_array(A)
     m, n = csr.shape
-    vector = np.asarray(x, np.float64)
+    vector = _real_vector(x, "x")
     if vector.shape != (n,):
-        raise ValueError(f"x has shape {vector.shape}; the matrix has {n} columns.")
+        raise FormatError(f"x has shape {vector.shape}; the matrix has {n} columns.")
     expected, magnitude, largest_x = np.zeros(m), np.zeros(m), np.zeros(m)
     for start, end in _row_chunks(csr):
         full = start + np.flatnonzero(np.diff(csr.indptr[start : end + 1]))
@@ -93,13 +93,14 @@ def reference(A: Any, x: npt.ArrayLike) -> Reference:
         with np.errstate(invalid="ignore", over="ignore"):
             terms = csr.data[entries] * operand
             expected[full] = np.add.reduceat(terms, starts)
-            magnitude[full] = np.add.reduceat(np.abs(terms), starts)
-        largest_x[full] = np.maximum.reduceat(np.abs(operand), starts)
+            magnitude[full] = np.add.reduceat(_finite_size(terms), starts)
+        largest_x[full] = np.maximum.reduceat(_finite_size(operand), starts)
     counts = np.diff(csr.indptr)
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(over="ignore"):
         bound = ROUNDING_CONSTANT * counts * _UNIT_ROUNDOFF * magnitude
         bound += counts * _SMALLEST_NORMAL * np.maximum(1.0, largest_x)
-    return Reference(expected, bound, ~(magnitude <= _LARGEST_FLOAT32))
+        may_overflow = magnitude + bound > _LARGEST_FLOAT32
+    return Reference(expected, bound, may_overflow)
 
 
 def multiply(A: Any, x: npt.ArrayLike) -> Float64Array:
@@ -120,7 +121,8 @@ def compare(y: npt.ArrayLike, A: Any, x: npt.ArrayLike) -> float:
     Returns
     -------
     float
-        Infinite for a wrong length, and for a NaN or an infinity where none belongs.
+        Infinite for a wrong length, for what is no real number, and for a NaN or an
+        infinity where none belongs.
 
     Examples
     --------
@@ -131,10 +133,13 @@ def compare(y: npt.ArrayLike, A: Any, x: npt.ArrayLike) -> float:
     >>> compare([3.0, float("nan")], A, [1.0, 1.0])
     inf
     """
-    got = np.asarray(y, np.float64)
+    try:
+        got, wanted = _real_vector(y, "y"), reference(A, x)
+    except FormatError:
+        return float("inf")
     if got.shape != (A.shape[0],):
         return float("inf")
-    return float(_ratios(got, reference(A, x)).max(initial=0.0))
+    return float(_ratios(got, wanted).max(initial=0.0))
 
 
 def verify(y: npt.ArrayLike, A: Any, x: npt.ArrayLike) -> float:
@@ -155,8 +160,10 @@ def verify(y: npt.ArrayLike, A: Any, x: npt.ArrayLike) -> float:
     ------
     VerificationError
         If a row is wrong, holds a NaN that does not belong there, or y has another length.
+    FormatError
+        If x has another length, or x or y holds no real numbers.
     """
-    got = np.asarray(y, np.float64)
+    got = _real_vector(y, "y")
     if got.shape != (A.shape[0],):
         raise VerificationError(f"y has shape {got.shape}; the product has ({A.shape[0]},).")
     wanted = reference(A, x)
@@ -177,6 +184,17 @@ def verify(y: npt.ArrayLike, A: Any, x: npt.ArrayLike) -> float:
     )
 
 
+def _real_vector(values: npt.ArrayLike, name: str) -> Float64Array:
+    """Return values as float64; complex numbers would lose their imaginary part."""
+    try:
+        vector = np.asarray(values)
+    except ValueError as error:  # lists of unlike lengths
+        raise FormatError(f"{name} is no array ({error}).") from None
+    if not np.can_cast(vector.dtype, np.float64, "same_kind"):
+        raise FormatError(f"{name} has dtype {vector.dtype}; it must hold real numbers.")
+    return vector.astype(np.float64, copy=False)
+
+
 def _ratios(got: Float64Array, wanted: Reference) -> Float64Array:
     """Return error over bound for every row; never NaN."""
     expected = wanted.expected
@@ -187,6 +205,11 @@ def _ratios(got: Float64Array, wanted: Reference) -> Float64Array:
     ratios[np.isnan(ratios)] = np.inf
     ratios[is_same | is_overflow] = 0.0
     return ratios
+
+
+def _finite_size(values: Float64Array) -> Float64Array:
+    """Return absolute values, 0 for NaN and infinities: those are judged by themselves."""
+    return np.where(np.isfinite(values), np.abs(values), 0.0)
 
 
 def _row_chunks(csr: csr_array) -> Iterator[tuple[int, int]]:

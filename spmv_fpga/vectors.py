@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -59,15 +60,16 @@ def _random(seed: str, num_cols: int) -> npt.NDArray[np.float32]:
 
 def _from_file(path: Path, num_cols: int) -> npt.NDArray[np.float32]:
     try:
-        x = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            x = np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
         raise MatrixError(f"x cannot be read: {error.strerror or error}.", path=path) from None
     except ValueError as error:
         raise MatrixError(f"x is no .npy file of numbers ({error}).", path=path) from None
-    if not isinstance(x, np.ndarray) or x.shape != (num_cols,):
+    if x.shape != (num_cols,):
         raise MatrixError(
-            f"x has shape {getattr(x, 'shape', '?')}; the matrix has {num_cols} columns, so it "
-            f"must be ({num_cols},).",
+            f"x has shape {x.shape}; the matrix has {num_cols} columns, so it must be "
+            f"({num_cols},).",
             path=path,
         )
     if not np.can_cast(x.dtype, np.float64, "same_kind"):
@@ -89,4 +91,5 @@ def save_y(path: str | Path, y: npt.NDArray[np.float32]) -> None:
             f"y cannot be written: {error.strerror or error}.", path=path
         ) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()

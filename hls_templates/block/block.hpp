@@ -1,12 +1,14 @@
 // Kernel `block`: y = A·x with A in Blocked ELL, one 512-bit word of values a cycle.
 //
-//   matrix ─► read_matrix ─► words ─► unpack ─┬─► values ───────────────┐
-//                                             ├─► columns ─► gather_x ──┴► multiply ─► row_sums ─┐
-//        x ───────────────────────────────────┼──────────────►                                  │
-//                                             └─► marks ─────────────────────────────► deal ◄────┘
-//                                                                                      │  │
-//                       y ◄─ write_y ◄─ y_words ◄─ collect ◄─ even_rows ◄─ reduce ◄────┘  │
-//                                                         ◄─ odd_rows  ◄─ reduce ◄────────┘
+//                                       ┌─► values ──────────────────────────┐
+//   matrix ─► read_matrix ─► words ─► unpack ─► columns ─► gather_x ─► operands ─► multiply
+//                                       │                    ▲                     │
+//                                       │              x ────┘                  row_sums
+//                                       │                                          ▼
+//                                       └─► marks ──────────────────────────────► deal
+//
+//   deal ─┬─► even_sums ─► reduce ─► even_rows ─┬─► collect ─► y_words ─► write_y ─► y
+//         └─► odd_sums ──► reduce ─► odd_rows ──┘
 //
 // The stream has one word of 16 descriptors before the values of the tiles that they describe. A
 // tile of P = 4 is one word, one of P = 8 four words of two rows, one of P = 16 sixteen words of a
@@ -31,11 +33,13 @@ constexpr unsigned kTilesPerXWord = kBlock < kLanes ? kLanes / kBlock : 1;
 constexpr unsigned kXWords = kXRoom / kLanes;
 constexpr unsigned kDescriptorsPerWord = kLanes;
 
-static_assert(kBlock == 4 || kBlock == 8 || kBlock == 16 || kBlock == 32, "block is 4, 8, 16 or 32");
+static_assert(kBlock == 4 || kBlock == 8 || kBlock == 16 || kBlock == 32,
+              "block is 4, 8, 16 or 32");
 static_assert(kWordsPerTile * kLanes == kBlock * kBlock, "a tile is whole words");
 static_assert(kRowsPerWord * kGroups == kBlock, "a round passes every row of the tile once");
 static_assert(kWordsPerTile % kGroups == 0, "a tile is whole rounds");
 static_assert(kXWords * kLanes == kXRoom, "the room for x is whole words");
+static_assert(kXWords % kOperandsPerTile == 0, "the room for x is whole tiles");
 
 // A descriptor: block column, and two flags.
 constexpr std::uint32_t kLastInRow = 1u << 31;
@@ -58,8 +62,8 @@ constexpr unsigned kSumDepth = 32;
 
 // Tells descriptor words from values. An empty block row takes a cycle and no values.
 inline void unpack(hls::stream<word_t>& words, hls::stream<word_t>& values,
-                   hls::stream<std::uint32_t>& columns, hls::stream<Mark>& marks, unsigned num_words,
-                   unsigned num_empty) {
+                   hls::stream<std::uint32_t>& columns, hls::stream<Mark>& marks,
+                   unsigned num_words, unsigned num_empty) {
   word_t descriptors;
   unsigned next = kDescriptorsPerWord;  // descriptor that the next word belongs to
   unsigned place = 0;                   // word within its tile
@@ -230,8 +234,8 @@ inline void block(const word_t* matrix, const floats_t* x, floats_t* y, unsigned
   const unsigned num_y_words = words_for(num_block_rows * kBlock);
 Iterate:
   for (unsigned i = 0; i < iterations; ++i) {
-    product(matrix, x, y, num_words, num_tiles, num_value_words, num_empty, num_block_rows, num_even,
-            num_odd, num_x_words, num_y_words);
+    product(matrix, x, y, num_words, num_tiles, num_value_words, num_empty, num_block_rows,
+            num_even, num_odd, num_x_words, num_y_words);
   }
 }
 

@@ -1,13 +1,15 @@
 // Kernel `scalar`: y = A·x with A in sliced ELL, one slot a cycle.
 //
 //   matrix ─► read_matrix ─► words ─► split ─┬─► value_words ──┐
-//                                            └─► column_words ─┴► serialise ─┬─► values ────────┐
-//                                                                            └─► columns ─┐     │
-//        x ─────────────────────────────────────────────────────────► gather_x ◄──────────┘     │
-//                                                                        └─► operands ─► multiply
-//                                                                                           │
-//   y ◄─ write_y ◄─ y_words ◄─ collect ◄─ even_rows ◄─ reduce ◄─ even_sums ◄─┬─ deal ◄─ products
-//                                      ◄─ odd_rows  ◄─ reduce ◄─ odd_sums  ◄─┘
+//                                            └─► column_words ─┴─► serialise
+//
+//   serialise ─┬─► values ────────────────────────────┐
+//              └─► columns ─► gather_x ─► operands ───┴─► multiply ─► products ─► deal
+//                              ▲
+//                        x ────┘
+//
+//   deal ─┬─► even_sums ─► reduce ─► even_rows ─┬─► collect ─► y_words ─► write_y ─► y
+//         └─► odd_sums ──► reduce ─► odd_rows ──┘
 //
 // In the stream a word of 16 values and the word of their 16 columns take turns. Neighbours belong
 // to the L rows of a slice, so an accumulator returns only after L slots. The slots of a slice's
@@ -24,7 +26,8 @@ namespace spmv {
 // Derived from kSlice and kXRoom of constants.hpp.
 constexpr unsigned kXWords = kXRoom / kLanes;
 
-static_assert(kSlice == 4 || kSlice == 8 || kSlice == 16 || kSlice == 32, "slice is 4, 8, 16 or 32");
+static_assert(kSlice == 4 || kSlice == 8 || kSlice == 16 || kSlice == 32,
+              "slice is 4, 8, 16 or 32");
 static_assert(kXWords * kLanes == kXRoom, "the room for x is whole words");
 
 // A column index, and a flag: the slot is in the last slot-column of its slice.
@@ -96,7 +99,8 @@ GatherX:
 #pragma HLS pipeline II = 1
     const std::uint32_t index = columns.read();
     const std::uint32_t column = index & kColumnMask;
-    const Operand operand = {x_words[column / kLanes][column % kLanes], (index & kLastInSlice) != 0};
+    const Operand operand = {x_words[column / kLanes][column % kLanes],
+                             (index & kLastInSlice) != 0};
     operands.write(operand);
   }
 }

@@ -18,20 +18,20 @@ extern "C" {
 #endif
 
 struct spmv_fpga_buffer {
-    const char *name;         /* argument's name */
-    const void *begin;        /* address that the argument holds; null for a scalar */
-    unsigned long long bytes; /* from begin to the end of the allocated buffer; 0 for a scalar */
+  const char *name;         /* argument's name */
+  const void *begin;        /* address that the argument holds; null for a scalar */
+  unsigned long long bytes; /* from begin to the end of the allocated buffer; 0 for a scalar */
 };
 
 struct spmv_fpga_launch {
-    unsigned version; /* SPMV_FPGA_LAUNCH_VERSION */
-    const char *unit; /* compute unit that is launched */
-    unsigned num_arguments;
-    const struct spmv_fpga_buffer *buffers; /* one for each argument */
-    char *error; /* the kernel writes its message here; "" means that all went well */
-    unsigned long long error_capacity; /* bytes, the closing zero included */
-    char *report; /* JSON text that the kernel may leave: the counters of this launch */
-    unsigned long long report_capacity;
+  unsigned version; /* SPMV_FPGA_LAUNCH_VERSION */
+  const char *unit; /* compute unit that is launched */
+  unsigned num_arguments;
+  const struct spmv_fpga_buffer *buffers; /* one for each argument */
+  char *error; /* the kernel writes its message here; "" means that all went well */
+  unsigned long long error_capacity; /* bytes, the closing zero included */
+  char *report; /* JSON text that the kernel may leave: the counters of this launch */
+  unsigned long long report_capacity;
 };
 
 #ifdef __cplusplus

@@ -16,22 +16,15 @@ void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_realloc(void *buffer, size_t bytes);
 
-void *__wrap_malloc(size_t bytes)
-{
-    return __real_malloc(bytes < kRoomBytes ? kRoomBytes : bytes);
-}
+void *__wrap_malloc(size_t bytes) { return __real_malloc(bytes < kRoomBytes ? kRoomBytes : bytes); }
 
-void *__wrap_realloc(void *buffer, size_t bytes)
-{
-    static const char message[] =
-        "spmv_fpga: a message to the emulated card is longer than 64 MiB; "
-        "set SW_EMU_PACKET_SIZE to less.\n";
+void *__wrap_realloc(void *buffer, size_t bytes) {
+  static const char message[] =
+      "spmv_fpga: a message to the emulated card is longer than 64 MiB; "
+      "set SW_EMU_PACKET_SIZE to less.\n";
 
-    if (buffer == NULL)
-        return __wrap_malloc(bytes);
-    if (bytes <= malloc_usable_size(buffer))
-        return buffer;
-    if (write(STDERR_FILENO, message, sizeof message - 1) < 0)
-        abort();
-    abort();
+  if (buffer == NULL) return __wrap_malloc(bytes);
+  if (bytes <= malloc_usable_size(buffer)) return buffer;
+  if (write(STDERR_FILENO, message, sizeof message - 1) < 0) abort();
+  abort();
 }

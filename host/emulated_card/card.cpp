@@ -31,59 +31,59 @@ constexpr uint32_t kContinue = 0x10;
 constexpr uint64_t kControlBytes = 4;
 
 std::string hex(uint64_t value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-    return text;
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
 }
 
 }  // namespace
 
 Memory::~Memory() {
-    if (base_) munmap(base_, bytes_);
+  if (base_) munmap(base_, bytes_);
 }
 
 void Memory::map(uint64_t bytes) {
-    if (bytes == bytes_) return;
-    if (base_) munmap(base_, bytes_);
-    void *base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) {
-        die("no address space for the card's " + std::to_string(bytes) +
-            " bytes of memory; raise the limit (ulimit -v).");
-    }
-    madvise(base, bytes, MADV_HUGEPAGE);  // a first copy is bound by page faults
-    base_ = static_cast<char *>(base);
-    bytes_ = bytes;
+  if (bytes == bytes_) return;
+  if (base_) munmap(base_, bytes_);
+  void *base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) {
+    die("no address space for the card's " + std::to_string(bytes) +
+        " bytes of memory; raise the limit (ulimit -v).");
+  }
+  madvise(base, bytes, MADV_HUGEPAGE);  // a first copy is bound by page faults
+  base_ = static_cast<char *>(base);
+  bytes_ = bytes;
 }
 
 bool Memory::holds(uint64_t address, uint64_t bytes) const {
-    return address <= bytes_ && bytes <= bytes_ - address;
+  return address <= bytes_ && bytes <= bytes_ - address;
 }
 
 char *Memory::at(uint64_t address, uint64_t bytes) {
-    if (!holds(address, bytes)) {
-        die("a copy of " + std::to_string(bytes) + " bytes at " + hex(address) +
-            " leaves the card's memory of " + std::to_string(bytes_) + " bytes.");
-    }
-    return base_ + address;
+  if (!holds(address, bytes)) {
+    die("a copy of " + std::to_string(bytes) + " bytes at " + hex(address) +
+        " leaves the card's memory of " + std::to_string(bytes_) + " bytes.");
+  }
+  return base_ + address;
 }
 
 void Buffers::add(uint64_t address, uint64_t bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    bytes_at_[address] = bytes;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  bytes_at_[address] = bytes;
 }
 
 void Buffers::remove(uint64_t address) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    bytes_at_.erase(address);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  bytes_at_.erase(address);
 }
 
 uint64_t Buffers::bytes_from(uint64_t address) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    auto after = bytes_at_.upper_bound(address);
-    if (after == bytes_at_.begin()) return 0;
-    const auto &[begin, bytes] = *--after;
-    return address - begin < bytes ? bytes - (address - begin) : 0;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto after = bytes_at_.upper_bound(address);
+  if (after == bytes_at_.begin()) return 0;
+  const auto &[begin, bytes] = *--after;
+  return address - begin < bytes ? bytes - (address - begin) : 0;
 }
 
 Unit::Unit(const KernelInfo &kernel, const Instance &instance, KernelFunction function,
@@ -100,166 +100,166 @@ Unit::Unit(const KernelInfo &kernel, const Instance &instance, KernelFunction fu
       thread_(&Unit::serve, this) {}
 
 Unit::~Unit() {
-    {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        is_closing_ = true;
-    }
-    wake_.notify_one();
-    thread_.join();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_closing_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
 }
 
 bool Unit::holds(uint64_t address) const {
-    return address >= instance_.base && address - instance_.base < registers_.size();
+  return address >= instance_.base && address - instance_.base < registers_.size();
 }
 
 void Unit::write(uint64_t address, const std::string &bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const uint64_t offset = address - instance_.base;
-    const uint64_t count = std::min<uint64_t>(bytes.size(), registers_.size() - offset);
-    std::memcpy(registers_.data() + offset, bytes.data(), count);
-    if (offset == 0 && count >= kControlBytes) {
-        uint32_t word;
-        std::memcpy(&word, bytes.data(), sizeof word);
-        control(word);
-    }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t offset = address - instance_.base;
+  const uint64_t count = std::min<uint64_t>(bytes.size(), registers_.size() - offset);
+  std::memcpy(registers_.data() + offset, bytes.data(), count);
+  if (offset == 0 && count >= kControlBytes) {
+    uint32_t word;
+    std::memcpy(&word, bytes.data(), sizeof word);
+    control(word);
+  }
 }
 
 // XRT writes the whole map twice a launch, first with a control word of 0: only bits
 // that are set mean anything.
 void Unit::control(uint32_t word) {
-    if (word & kContinue) control_ &= ~kDone;
-    if (word & kStart) {
-        control_ = kStart;
-        waiting_.push_back(registers_);
-        wake_.notify_one();
-    }
+  if (word & kContinue) control_ &= ~kDone;
+  if (word & kStart) {
+    control_ = kStart;
+    waiting_.push_back(registers_);
+    wake_.notify_one();
+  }
 }
 
 void Unit::read(uint64_t address, std::string &bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::memcpy(registers_.data(), &control_, kControlBytes);
-    const uint64_t offset = address - instance_.base;
-    const uint64_t count = std::min<uint64_t>(bytes.size(), registers_.size() - offset);
-    std::memcpy(bytes.data(), registers_.data() + offset, count);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::memcpy(registers_.data(), &control_, kControlBytes);
+  const uint64_t offset = address - instance_.base;
+  const uint64_t count = std::min<uint64_t>(bytes.size(), registers_.size() - offset);
+  std::memcpy(bytes.data(), registers_.data() + offset, count);
 }
 
 void Unit::serve() {
-    enter_unit(instance_.name.c_str());
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (;;) {
-        wake_.wait(lock, [this] { return is_closing_ || !waiting_.empty(); });
-        if (waiting_.empty()) return;
-        const Registers registers = std::move(waiting_.front());
-        waiting_.pop_front();
-        lock.unlock();
-        launch(registers);
-        lock.lock();
-        control_ = waiting_.empty() ? kDone | kIdle | kReady : kDone | kStart;
-    }
+  enter_unit(instance_.name.c_str());
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return is_closing_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    const Registers registers = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    launch(registers);
+    lock.lock();
+    control_ = waiting_.empty() ? kDone | kIdle | kReady : kDone | kStart;
+  }
 }
 
 void Unit::launch(const Registers &registers) {
-    const size_t count = kernel_.arguments.size();
-    std::vector<uint64_t> values(count);
-    std::vector<spmv_fpga_buffer> buffers(count);
-    std::vector<char *> argv(count + 1);
-    for (size_t i = 0; i < count; ++i) {
-        const Argument &argument = kernel_.arguments[i];
-        std::memcpy(&values[i], registers.data() + argument.offset, argument.bytes);
-        buffers[i] = {argument.name.c_str(), nullptr, 0};
-        argv[i + 1] = reinterpret_cast<char *>(&values[i]);
-        if (!argument.is_pointer) continue;
-        const uint64_t address = values[i];
-        const uint64_t bytes = buffers_.bytes_from(address);
-        if (bytes == 0) {
-            die("argument " + argument.name + " is card address " + hex(address) +
-                ", which lies in no allocated buffer.");
-        }
-        char *begin = memory_.at(address, bytes);
-        std::memcpy(&values[i], &begin, sizeof begin);
-        buffers[i] = {argument.name.c_str(), begin, bytes};
+  const size_t count = kernel_.arguments.size();
+  std::vector<uint64_t> values(count);
+  std::vector<spmv_fpga_buffer> buffers(count);
+  std::vector<char *> argv(count + 1);
+  for (size_t i = 0; i < count; ++i) {
+    const Argument &argument = kernel_.arguments[i];
+    std::memcpy(&values[i], registers.data() + argument.offset, argument.bytes);
+    buffers[i] = {argument.name.c_str(), nullptr, 0};
+    argv[i + 1] = reinterpret_cast<char *>(&values[i]);
+    if (!argument.is_pointer) continue;
+    const uint64_t address = values[i];
+    const uint64_t bytes = buffers_.bytes_from(address);
+    if (bytes == 0) {
+      die("argument " + argument.name + " is card address " + hex(address) +
+          ", which lies in no allocated buffer.");
     }
-    error_[0] = report_[0] = '\0';
-    spmv_fpga_launch launch = {SPMV_FPGA_LAUNCH_VERSION, instance_.name.c_str(),
-                               static_cast<unsigned>(count), buffers.data(), error_.data(),
-                               error_.size(), report_.data(), report_.size()};
-    argv[0] = reinterpret_cast<char *>(&launch);
-    try {
-        function_(argv.data());
-    } catch (const std::exception &problem) {
-        die(std::string("the kernel threw an exception: ") + problem.what());
-    }
-    error_.back() = report_.back() = '\0';
-    if (error_[0]) die(error_.data());
-    ++num_launches_;
-    if (report_[0]) report_launch(instance_.name.c_str(), num_launches_, report_.data());
+    char *begin = memory_.at(address, bytes);
+    std::memcpy(&values[i], &begin, sizeof begin);
+    buffers[i] = {argument.name.c_str(), begin, bytes};
+  }
+  error_[0] = report_[0] = '\0';
+  spmv_fpga_launch launch = {
+      SPMV_FPGA_LAUNCH_VERSION, instance_.name.c_str(), static_cast<unsigned>(count),
+      buffers.data(),           error_.data(),          error_.size(),
+      report_.data(),           report_.size()};
+  argv[0] = reinterpret_cast<char *>(&launch);
+  try {
+    function_(argv.data());
+  } catch (const std::exception &problem) {
+    die(std::string("the kernel threw an exception: ") + problem.what());
+  }
+  error_.back() = report_.back() = '\0';
+  if (error_[0]) die(error_.data());
+  ++num_launches_;
+  if (report_[0]) report_launch(instance_.name.c_str(), num_launches_, report_.data());
 }
 
 void Card::allocate_banks(const std::vector<uint64_t> &bank_bytes) {
-    uint64_t total = 0;
-    for (const uint64_t bytes : bank_bytes) total += bytes;
-    if (total == 0 && has_memory_) return;
-    memory_.map(total ? total : kDefaultMemoryBytes);
-    has_memory_ = true;
+  uint64_t total = 0;
+  for (const uint64_t bytes : bank_bytes) total += bytes;
+  if (total == 0 && has_memory_) return;
+  memory_.map(total ? total : kDefaultMemoryBytes);
+  has_memory_ = true;
 }
 
 Memory &Card::memory() {
-    if (!has_memory_) allocate_banks({});
-    return memory_;
+  if (!has_memory_) allocate_banks({});
+  return memory_;
 }
 
 namespace {
 
 void check(const KernelInfo &kernel, const Instance &instance) {
-    for (const Argument &argument : kernel.arguments) {
-        const bool is_sound = argument.bytes > 0 && argument.bytes <= sizeof(uint64_t) &&
-                              argument.offset <= instance.range - sizeof(uint64_t);
-        if (!is_sound) {
-            throw std::runtime_error("argument " + argument.name + " of kernel " + kernel.name +
-                                     " has " + std::to_string(argument.bytes) +
-                                     " bytes at offset " + hex(argument.offset));
-        }
+  for (const Argument &argument : kernel.arguments) {
+    const bool is_sound = argument.bytes > 0 && argument.bytes <= sizeof(uint64_t) &&
+                          argument.offset <= instance.range - sizeof(uint64_t);
+    if (!is_sound) {
+      throw std::runtime_error("argument " + argument.name + " of kernel " + kernel.name + " has " +
+                               std::to_string(argument.bytes) + " bytes at offset " +
+                               hex(argument.offset));
     }
+  }
 }
 
 KernelFunction find_kernel(void *library, const std::string &name) {
-    void *symbol = dlsym(library, ("__stub____xlnx_cl_" + name).c_str());
-    if (!symbol) throw std::runtime_error("its library does not export kernel " + name);
-    return reinterpret_cast<KernelFunction>(symbol);
+  void *symbol = dlsym(library, ("__stub____xlnx_cl_" + name).c_str());
+  if (!symbol) throw std::runtime_error("its library does not export kernel " + name);
+  return reinterpret_cast<KernelFunction>(symbol);
 }
 
 }  // namespace
 
 void Card::load(const std::string &xml_path, const std::string &library_path) {
-    units_.clear();  // waits for launches that are under way
-    if (library_) dlclose(library_);
-    library_ = dlopen(library_path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library_) throw std::runtime_error(std::string("its library does not load: ") + dlerror());
-    for (const KernelInfo &kernel : read_metadata(xml_path)) {
-        const KernelFunction function = find_kernel(library_, kernel.name);
-        for (Instance instance : kernel.instances) {
-            if (instance.range == 0) instance.range = kDefaultRange;
-            instance.range = std::min(instance.range, kRangeLimit);
-            check(kernel, instance);
-            units_.push_back(
-                std::make_unique<Unit>(kernel, instance, function, memory(), buffers_));
-        }
+  units_.clear();  // waits for launches that are under way
+  if (library_) dlclose(library_);
+  library_ = dlopen(library_path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library_) throw std::runtime_error(std::string("its library does not load: ") + dlerror());
+  for (const KernelInfo &kernel : read_metadata(xml_path)) {
+    const KernelFunction function = find_kernel(library_, kernel.name);
+    for (Instance instance : kernel.instances) {
+      if (instance.range == 0) instance.range = kDefaultRange;
+      instance.range = std::min(instance.range, kRangeLimit);
+      check(kernel, instance);
+      units_.push_back(std::make_unique<Unit>(kernel, instance, function, memory(), buffers_));
     }
-    if (units_.empty()) throw std::runtime_error("its XML names no compute unit");
+  }
+  if (units_.empty()) throw std::runtime_error("its XML names no compute unit");
 }
 
 // XRT keeps small command buffers of its own on the card; no kernel may touch them.
 bool Card::add_buffer(uint64_t address, uint64_t bytes, bool is_for_user) {
-    if (!memory().holds(address, bytes)) return false;
-    if (is_for_user) buffers_.add(address, bytes);
-    return true;
+  if (!memory().holds(address, bytes)) return false;
+  if (is_for_user) buffers_.add(address, bytes);
+  return true;
 }
 
 Unit *Card::unit_at(uint64_t address) {
-    for (const auto &unit : units_) {
-        if (unit->holds(address)) return unit.get();
-    }
-    return nullptr;
+  for (const auto &unit : units_) {
+    if (unit->holds(address)) return unit.get();
+  }
+  return nullptr;
 }
 
 }  // namespace emulated_card

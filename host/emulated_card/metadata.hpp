@@ -8,23 +8,23 @@
 namespace emulated_card {
 
 struct Argument {
-    std::string name;
-    bool is_pointer = false;
-    uint64_t id = 0;
-    uint64_t offset = 0;  // in the register map, bytes
-    uint64_t bytes = 0;
+  std::string name;
+  bool is_pointer = false;
+  uint64_t id = 0;
+  uint64_t offset = 0;  // in the register map, bytes
+  uint64_t bytes = 0;
 };
 
 struct Instance {
-    std::string name;
-    uint64_t base = 0;
-    uint64_t range = 0;
+  std::string name;
+  uint64_t base = 0;
+  uint64_t range = 0;
 };
 
 struct KernelInfo {
-    std::string name;
-    std::vector<Argument> arguments;  // in the order of their ids
-    std::vector<Instance> instances;
+  std::string name;
+  std::vector<Argument> arguments;  // in the order of their ids
+  std::vector<Instance> instances;
 };
 
 // Throws std::runtime_error with the reason.

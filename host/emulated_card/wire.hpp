@@ -15,42 +15,42 @@
 namespace emulated_card {
 
 class Connection {
-public:
-    Connection();  // connects to the host; it may not be listening yet
-    void read(void *to, uint64_t bytes);
-    void skip(uint64_t bytes);
-    // Sends the answer `fields` followed by `body`.
-    void answer(const std::string &fields, const void *body = nullptr, uint64_t bytes = 0);
+ public:
+  Connection();  // connects to the host; it may not be listening yet
+  void read(void *to, uint64_t bytes);
+  void skip(uint64_t bytes);
+  // Sends the answer `fields` followed by `body`.
+  void answer(const std::string &fields, const void *body = nullptr, uint64_t bytes = 0);
 
-private:
-    size_t receive(void *to, size_t bytes);
+ private:
+  size_t receive(void *to, size_t bytes);
 
-    int socket_;
-    std::vector<char> buffer_;
-    size_t begin_ = 0, end_ = 0;  // unread part of buffer_
+  int socket_;
+  std::vector<char> buffer_;
+  size_t begin_ = 0, end_ = 0;  // unread part of buffer_
 };
 
 struct Field {
-    unsigned number = 0;
-    bool has_payload = false;
-    uint64_t value = 0;  // the number, or the payload's length in bytes
+  unsigned number = 0;
+  bool has_payload = false;
+  uint64_t value = 0;  // the number, or the payload's length in bytes
 };
 
 class Message {
-public:
-    Message(Connection &connection, uint64_t bytes) : connection_(connection), left_(bytes) {}
-    bool next(Field &field);  // skips what was not read of the last field's payload
-    void read_payload(void *to);
-    std::string payload_text();
-    Message payload_message();
+ public:
+  Message(Connection &connection, uint64_t bytes) : connection_(connection), left_(bytes) {}
+  bool next(Field &field);  // skips what was not read of the last field's payload
+  void read_payload(void *to);
+  std::string payload_text();
+  Message payload_message();
 
-private:
-    uint64_t read_varint();
-    void spend(uint64_t bytes);
+ private:
+  uint64_t read_varint();
+  void spend(uint64_t bytes);
 
-    Connection &connection_;
-    uint64_t left_;         // bytes of the message that are still unread, payload included
-    uint64_t payload_ = 0;  // unread bytes of the present field's payload
+  Connection &connection_;
+  uint64_t left_;         // bytes of the message that are still unread, payload included
+  uint64_t payload_ = 0;  // unread bytes of the present field's payload
 };
 
 // Reads a request's header; the message follows.

@@ -136,7 +136,8 @@ class Dataflow {
 
   // Called by a process: lets the others run until `channel` wakes it.
   void suspend(Fiber*& side, const Channel* channel) {
-    if (!running_) throw Error("stream " + std::string(channel->name()) + " is used outside a process");
+    if (!running_)
+      throw Error("stream " + std::string(channel->name()) + " is used outside a process");
     Fiber* self = running_;
     side = self;
     self->waits_for = channel;
@@ -197,8 +198,8 @@ class Dataflow {
   void require_all_empty() const {
     for (const Channel* channel : channels_) {
       if (channel->size() == 0) continue;
-      throw Error("stream " + std::string(channel->name()) + " of region " + name_ + " still holds " +
-                  std::to_string(channel->size()) + " tokens that nobody reads");
+      throw Error("stream " + std::string(channel->name()) + " of region " + name_ +
+                  " still holds " + std::to_string(channel->size()) + " tokens that nobody reads");
     }
   }
 

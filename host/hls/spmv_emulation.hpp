@@ -29,7 +29,8 @@ inline const spmv_fpga_launch*& current_launch() {
   return launch;
 }
 
-inline void check_access(const void* port, unsigned index, std::size_t word_bytes, const char* verb) {
+inline void check_access(const void* port, unsigned index, std::size_t word_bytes,
+                         const char* verb) {
   const spmv_fpga_launch& launch = *current_launch();
   for (unsigned i = 0; i < launch.num_arguments; ++i) {
     const spmv_fpga_buffer& buffer = launch.buffers[i];

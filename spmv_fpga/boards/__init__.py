@@ -101,11 +101,17 @@ def load_board(name: str) -> Board:
     Raises
     ------
     BoardError
-        If there is no such board, or a figure has no source.
+        If there is no such board, its file is damaged, or a figure has no source.
     """
     if name not in board_names():
         raise BoardError(f"board is {name!r}; it must be {' or '.join(board_names())}.")
-    content = tomllib.loads((_FOLDER / f"{name}.toml").read_text("utf-8"))
+    try:
+        return _board(name, tomllib.loads((_FOLDER / f"{name}.toml").read_text("utf-8")))
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise BoardError(f"{name}.toml: {error}; mend the board's file.") from None
+
+
+def _board(name: str, content: dict[str, Any]) -> Board:
     memory = {k: v for k, v in content["memory"].items() if k != "tag"}
     facts = {k: _figure(name, k, v) for k, v in {**memory, **content["axi"]}.items()}
     return Board(

@@ -4,7 +4,8 @@ from .base import SparseFormat
 from .blocked_ell import BLOCK_SIZES, BlockedEll
 from .files import is_format_file, load_format, save_format
 from .sliced_ell import SLICE_SIZES, SlicedEll
-from .stats import FormatStats, count_blocks, format_stats
+from .stats import FormatStats, format_stats
+from .tiles import count_blocks
 
 FORMATS: dict[str, type[SparseFormat]] = {"scalar": SlicedEll, "block": BlockedEll}
 """Format of each kernel, by the kernel's name."""

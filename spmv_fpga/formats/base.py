@@ -146,12 +146,15 @@ def canonical_csr(A: Any, what: str) -> csr_array:
         )
     if np.iscomplexobj(A):
         raise FormatError(f"{what} holds real float32 values; complex ones are not supported.")
+    if A.dtype not in (np.float32, np.float64):
+        A = A.astype(np.float64)  # a sum of duplicates could leave the range of a small type
     csr = csr_array(A) if A.format != "csr" else A
     if not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
-    # -0.0 + 0.0 is +0.0: the pattern of the padding is then free.
-    data = csr.data.astype(np.float32, copy=False) + np.float32(0)
+    data = csr.data.astype(np.float32, copy=False)
+    if (data.view(np.uint32) == PADDING_BITS).any():
+        data = data + np.float32(0)  # -0.0 + 0.0 is +0.0: the padding's pattern is free then
     out = csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
     out.has_sorted_indices = out.has_canonical_format = True
     return out

@@ -31,6 +31,7 @@ from .base import (
     sums_by_group,
     words_for,
 )
+from .tiles import cut_tiles
 
 BLOCK_SIZES = (4, 8, 16, 32)
 LAST_IN_ROW = np.uint32(1 << 31)
@@ -39,7 +40,6 @@ EMPTY_ROW = np.uint32(1 << 30)
 """Descriptor flag: a block row without tiles; no values follow for it."""
 DESCRIPTORS_PER_WORD = WORD_LANES
 _MAX_BLOCK_COLS = 1 << 30
-_CHUNK_TILES_BYTES = 1 << 18
 
 
 class BlockedEll(SparseFormat):
@@ -113,15 +113,13 @@ class BlockedEll(SparseFormat):
         check_block(block)
         csr = canonical_csr(A, "BlockedEll")
         m, n = csr.shape
-        num_block_rows, num_block_cols = -(-m // block), -(-n // block)
-        if num_block_cols > _MAX_BLOCK_COLS:
-            raise FormatError(f"{num_block_cols} block columns; a descriptor has 30 bits.")
-        tiles = _whole_blocks(csr, block).tobsr(blocksize=(block, block))
-        _mark_padding(tiles, csr, block)
+        if -(-n // block) > _MAX_BLOCK_COLS:
+            raise FormatError(f"{-(-n // block)} block columns; a descriptor has 30 bits.")
+        values, block_cols, blocks_per_row = cut_tiles(csr, block)
         return cls(
-            values=tiles.data,
-            block_cols=tiles.indices.astype(np.int32, copy=False),
-            blocks_per_row=np.diff(tiles.indptr).astype(np.int64)[:num_block_rows],
+            values=values,
+            block_cols=block_cols,
+            blocks_per_row=blocks_per_row,
             shape=(m, n),
             nnz=int(csr.indptr[-1]),
         )
@@ -254,37 +252,6 @@ def check_block(block: int) -> None:
     """Raise `FormatError` unless the tile's edge is one that the kernel can have."""
     if block not in BLOCK_SIZES:
         raise FormatError(f"block is {block}; it must be 4, 8, 16 or 32.")
-
-
-def _whole_blocks(csr: csr_array, block: int) -> csr_array:
-    """Return the matrix with its shape rounded up to whole tiles; entries are shared."""
-    m, n = csr.shape
-    # SciPy refuses a shape of 0, so an empty matrix becomes one tile's worth of nothing.
-    rows, cols = (max(-(-size // block), 1) * block for size in (m, n))
-    indptr = np.pad(csr.indptr, (0, rows - m), mode="edge")
-    padded = csr_array((csr.data, csr.indices, indptr), shape=(rows, cols))
-    padded.has_sorted_indices = padded.has_canonical_format = True
-    return padded
-
-
-def _mark_padding(tiles: Any, csr: csr_array, block: int) -> None:
-    """Turn the zeros of the tiles into padding, all but the explicit ones."""
-    bits = tiles.data.view(np.uint32).reshape(-1)
-    for start in range(0, len(bits), _CHUNK_TILES_BYTES // 4):  # pieces that stay in the cache
-        piece = bits[start : start + _CHUNK_TILES_BYTES // 4]
-        piece |= (piece == 0).astype(np.uint32) << np.uint32(31)
-    explicit = np.flatnonzero(csr.data == 0)
-    if not len(explicit):
-        return
-    rows = np.searchsorted(csr.indptr, explicit, side="right") - 1
-    cols = csr.indices[explicit]
-    num_block_cols = tiles.shape[1] // block
-    tile_rows = np.repeat(np.arange(tiles.shape[0] // block), np.diff(tiles.indptr))
-    keys = tile_rows * num_block_cols + tiles.indices
-    order = np.argsort(keys, kind="stable")
-    wanted = (rows // block) * num_block_cols + cols // block
-    tile = order[np.searchsorted(keys[order], wanted)]
-    tiles.data[tile, rows % block, cols % block] = 0
 
 
 def _copy_groups(words: WordArray, tiles: WordArray, words_per_tile: int) -> None:

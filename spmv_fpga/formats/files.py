@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import MatrixError
-from .base import SparseFormat
+from .base import PADDING_BITS, SparseFormat
 from .blocked_ell import BLOCK_SIZES, BlockedEll
 from .sliced_ell import SLICE_SIZES, SlicedEll
 
@@ -43,7 +46,8 @@ def save_format(path: str | Path, fmt: SparseFormat) -> None:
     except OSError as error:
         raise MatrixError(f"cannot be written: {error.strerror}.", path=path) from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()
 
 
 def is_format_file(path: str | Path) -> bool:
@@ -63,13 +67,15 @@ def load_format(path: str | Path) -> SparseFormat:
     MatrixError
         If the file is damaged, or its arrays do not make a matrix.
     """
+    if not is_format_file(path):
+        raise MatrixError("is no file that `spmv-fpga convert` wrote.", path=path)
     try:
         with np.load(path, allow_pickle=False) as file:
             content = {name: file[name] for name in file.files}
         return _from_content(content)
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile, EOFError) as error:
+    except (OSError, LookupError, ValueError, zipfile.BadZipFile, zlib.error, EOFError) as e:
         raise MatrixError(
-            f"is no readable converted matrix ({error}); convert it again.", path=path
+            f"is no readable converted matrix ({e}); convert it again.", path=path
         ) from None
 
 
@@ -82,8 +88,9 @@ def _from_content(content: dict[str, np.ndarray]) -> SparseFormat:
     values = content["values"]
     if values.dtype != np.float32:
         raise ValueError(f"values are {values.dtype}")
+    _require(np.count_nonzero(values.view(np.uint32) != PADDING_BITS) == nnz, "entries")
     if kernel == "scalar":
-        widths, cols = content["slice_widths"], content["col_indices"]
+        widths, cols = _indices(content, "slice_widths", "col_indices")
         _require(parameter in SLICE_SIZES and len(widths) == -(-m // parameter), "slices")
         _require(values.shape == cols.shape == (parameter * widths.sum(),), "slots")
         _require(not len(cols) or (cols.min() >= 0 and cols.max() < n), "columns")
@@ -95,7 +102,9 @@ def _from_content(content: dict[str, np.ndarray]) -> SparseFormat:
             nnz=nnz,
             slice_size=parameter,
         )
-    counts, cols = content["blocks_per_row"], content["block_cols"]
+    if kernel != "block":
+        raise ValueError(f"kernel is {kernel}")
+    counts, cols = _indices(content, "blocks_per_row", "block_cols")
     _require(parameter in BLOCK_SIZES and len(counts) == -(-m // parameter), "block rows")
     _require(values.shape == (len(cols), parameter, parameter), "tiles")
     _require(len(cols) == counts.sum(), "tiles a block row")
@@ -103,6 +112,17 @@ def _from_content(content: dict[str, np.ndarray]) -> SparseFormat:
     return BlockedEll(
         values=values, block_cols=cols, blocks_per_row=counts, shape=(m, n), nnz=nnz
     )
+
+
+def _indices(
+    content: dict[str, np.ndarray], counts: str, cols: str
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Return two arrays of whole numbers, the counts not negative, as a format holds them."""
+    for name in (counts, cols):
+        if content[name].dtype.kind != "i" or content[name].ndim != 1:
+            raise ValueError(f"{name} are no list of whole numbers")
+    _require(not (content[counts] < 0).any(), counts.replace("_", " "))
+    return content[counts].astype(np.int64), content[cols].astype(np.int32)
 
 
 def _require(holds: bool, what: str) -> None:

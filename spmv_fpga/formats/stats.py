@@ -10,13 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-# SciPy counts the tiles of a pattern in compiled code, without allocating them; the
-# function has no public name. A test holds it against SciPy's own conversion.
-from scipy.sparse._sparsetools import csr_count_blocks
-
 from .base import WORD_BYTES, WORD_LANES, canonical_csr, density, words_for
 from .blocked_ell import BLOCK_SIZES, DESCRIPTORS_PER_WORD, check_block
 from .sliced_ell import SLICE_SIZES, check_slice_size, slice_widths
+from .tiles import count_blocks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +89,8 @@ def format_stats(
     scalar 32 1.0 256
     block 512 0.0625 2112
     """
-    csr = A if getattr(A, "has_canonical_format", False) else canonical_csr(A, "format_stats")
+    is_canonical = getattr(A, "format", None) == "csr" and A.has_canonical_format
+    csr = A if is_canonical else canonical_csr(A, "format_stats")
     return tuple(_sliced(csr, L) for L in slices) + tuple(_blocked(csr, P) for P in blocks)
 
 
@@ -128,19 +126,6 @@ def _blocked(csr: csr_array, block: int) -> FormatStats:
         num_words=-(-num_descriptors // DESCRIPTORS_PER_WORD) + num_stored // WORD_LANES,
         matrix_bytes=4 * num_stored + 4 * num_blocks,
     )
-
-
-def count_blocks(csr: csr_array, block: int) -> int:
-    """Return how many aligned P×P tiles hold an entry.
-
-    >>> from scipy.sparse import eye_array
-    >>> count_blocks(eye_array(33, format="csr"), 16)
-    3
-    """
-    m, n = csr.shape
-    if not csr.nnz:
-        return 0
-    return int(csr_count_blocks(m, n, block, block, csr.indptr, csr.indices))
 
 
 def _block_row_starts(num_rows: int, block: int) -> npt.NDArray[np.int64]:

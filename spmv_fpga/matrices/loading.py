@@ -10,11 +10,11 @@ from scipy.sparse import csr_array
 
 from ..errors import MatrixError
 from . import gallery, parsed_cache, twins
-from .archives import ArchiveError
+from .archives import ArchiveError, ArchiveSource
 from .collection import archive_url, fetch, find_archive, replace_broken, resolve
 from .download import Progress
 from .files import check_file, looks_like_path, market_source, read_file
-from .market import Header, read_header
+from .market import peek_header
 from .model import Matrix, Symmetric, check_symmetric
 from .suite import SuiteEntry, find_in_suite
 
@@ -173,23 +173,16 @@ def describe(spec: str | os.PathLike[str]) -> MatrixInfo:
         matrix = open_matrix(spec)
         rows, cols = matrix.csr.shape
         return MatrixInfo(matrix.name, rows, cols, matrix.nnz, matrix.symmetric, path)
-    header = _header_of(path)
-    return MatrixInfo(path.name, header.rows, header.cols, header.stored, header.symmetry, path)
-
-
-def _header_of(path: Path) -> Header:
     check_file(path)
-    source = market_source(path)
-    assert source is not None
-    with source.open() as stream:
-        return read_header(stream, path)
+    header = peek_header(source)
+    return MatrixInfo(path.name, header.rows, header.cols, header.stored, header.symmetry, path)
 
 
 def _describe_named(name: str) -> MatrixInfo:
     full_name = resolve(name)
     path, url, entry = find_archive(full_name), archive_url(full_name), find_in_suite(full_name)
     if path is not None:
-        header = _header_of(path)
+        header = peek_header(ArchiveSource(path))
         return MatrixInfo(
             full_name,
             header.rows,

@@ -12,6 +12,7 @@ design", NISTIR 5935 (1996).
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import itertools
 import re
@@ -152,8 +153,6 @@ def _read_size(line: bytes, path: str | Path, number: int) -> tuple[int, int, in
 class MarketSource:
     """A Matrix Market text that can be opened more than once.
 
-    Subclasses or instances give `path` for messages and `open` for the bytes.
-
     Parameters
     ----------
     path : Path
@@ -188,14 +187,32 @@ def read_market(source: MarketSource, symmetric: Symmetric) -> tuple[csr_array, 
     MatrixError
         With file and line, if the text is not a valid real matrix.
     """
-    try:
+    with _read_errors(source.path):
         return _read(source, symmetric)
+
+
+def peek_header(source: MarketSource) -> Header:
+    """Read no more than the header.
+
+    Raises
+    ------
+    MatrixError
+        If the file is no Matrix Market file that is supported.
+    """
+    with _read_errors(source.path), source.open() as stream:
+        return read_header(stream, source.path)
+
+
+@contextlib.contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except DAMAGE as error:
         reason = f"the compressed file is cut short or damaged ({error}); copy it again."
-        raise MatrixError(reason, path=source.path) from error
+        raise MatrixError(reason, path=path) from error
     except OSError as error:
         reason = f"the file cannot be read ({error.strerror or error})."
-        raise MatrixError(reason, path=source.path) from error
+        raise MatrixError(reason, path=path) from error
 
 
 def _read(source: MarketSource, symmetric: Symmetric) -> tuple[csr_array, str]:

@@ -106,7 +106,7 @@ def mirror(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
+def _fresh_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SPMV_FPGA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("SPMV_FPGA_OFFLINE", raising=False)

@@ -16,6 +16,7 @@ from scipy.io import savemat
 from scipy.sparse import coo_array, csc_array, csr_array, save_npz
 
 from spmv_fpga.errors import MatrixError
+from spmv_fpga.formats import BlockedEll, save_format
 from spmv_fpga.matrices import describe, load_matrix, open_matrix, parsed_cache
 from spmv_fpga.matrices.gallery import gallery_matrix
 from spmv_fpga.resources import cache_dir
@@ -32,7 +33,7 @@ DENSE = b"%%MatrixMarket matrix array real general\n4 1\n" + b"1.0\n" * 4
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
+def _fresh_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SPMV_FPGA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SPMV_FPGA_OFFLINE", "1")
 
@@ -116,6 +117,14 @@ def test_a_file_of_save_npz_gives_its_matrix(tmp_path, kind, dtype):
     A = load_matrix(tmp_path / "m.npz")
     assert A.dtype == np.float32
     assert A.toarray().tolist() == dense.astype(float).tolist()
+
+
+def test_a_converted_file_gives_the_matrix_back(tmp_path):
+    A = load_matrix("gallery:powerlaw:n=50")
+    save_format(tmp_path / "m.npz", BlockedEll.from_csr(A, block=8))
+    B = load_matrix(tmp_path / "m.npz")
+    assert np.array_equal(A.toarray(), B.toarray())
+    assert (B.nnz, B.dtype) == (A.nnz, np.float32)
 
 
 def test_complex_values_in_a_npz_are_refused(tmp_path):
@@ -390,3 +399,13 @@ def test_describe_reads_no_more_than_the_header(tmp_path):
     path.write_bytes(gzip.compress(TINY4[:60]))
     info = describe(path)
     assert (info.rows, info.cols, info.stored, info.symmetry) == (4, 4, 5, "general")
+
+
+@pytest.mark.parametrize(
+    "name", ["a.mtx.gz", "a.mtx.bz2", "a.tar.gz", "a.mat", "a.npz", "a.mtx"]
+)
+def test_describe_refuses_a_file_of_nothing_useful(tmp_path, name):
+    (tmp_path / name).write_bytes(b"\x1f\x8b nothing")
+    with pytest.raises(MatrixError) as caught:
+        describe(tmp_path / name)
+    assert caught.value.path == str(tmp_path / name)

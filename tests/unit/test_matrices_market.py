@@ -21,7 +21,7 @@ SYMMETRIC = "%%MatrixMarket matrix coordinate real symmetric\n"
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
+def _fresh_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SPMV_FPGA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SPMV_FPGA_OFFLINE", "1")
 

@@ -11,7 +11,7 @@ from spmv_fpga.matrices.twins import TwinFigures, make_twin, parse_twin
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
+def _fresh_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("SPMV_FPGA_CACHE", str(tmp_path / "cache"))
 
 

@@ -1,0 +1,1 @@
+"""Speed, as ratios against named rivals in one run on one machine."""
