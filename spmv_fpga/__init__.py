@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .formats import BlockedEll, SlicedEll, format_stats
     from .matrices import load_matrix
     from .reference import verify
+    from .roofline import predict
     from .runtime import open_device
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "format_stats",
     "load_matrix",
     "open_device",
+    "predict",
     "verify",
 ]
 
@@ -40,6 +42,7 @@ _HOMES = {
     "format_stats": "formats",
     "load_matrix": "matrices",
     "open_device": "runtime",
+    "predict": "roofline",
     "verify": "reference",
 }
 

@@ -128,6 +128,8 @@ def render_project(
     spec = load_kernel(kernel)
     values = spec.resolve(parameters)
     clock = board.value("clock_hz") if clock_hz is None else clock_hz
+    if not 1e6 <= clock <= 1e9:
+        raise KernelSpecError(f"clock_hz is {clock}; it must be between 1e6 and 1e9.")
     units = _place_units(spec, board, compute_units)
     templates = data_dir("hls_templates")
     sources = tuple(_source_path(templates, kernel, name) for name in spec.sources)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
 
 Origin = Literal["measured", "emulated", "modelled", "published"]
 
@@ -119,6 +118,8 @@ def median(samples: Sequence[float], origin: Origin) -> Figure:
     >>> median([3.0, 1.0, 2.0], "measured")
     Figure(value=2.0, origin='measured', low=None, high=None, n=3, reason=None)
     """
+    from scipy import stats  # slow to import, and not every command needs it
+
     ordered = np.sort(np.asarray(samples, np.float64))
     n = len(ordered)
     if not n:

@@ -6,13 +6,13 @@ never a time of the card.
 
 from __future__ import annotations
 
-import math
+import contextlib
 import os
 import platform
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,26 @@ import numpy.typing as npt
 import scipy
 
 from . import reference
-from .baselines import BaselineResult, open_baseline, time_baseline
+from .baselines import MEASURE_S, WARMUP_S, Baseline, baseline_times, open_baseline
 from .boards import Board, load_board
 from .codegen import render_project
-from .errors import DeviceError, KernelSpecError, VerificationError, XclbinError
+from .errors import (
+    DeviceError,
+    KernelSpecError,
+    SensorError,
+    VerificationError,
+    XclbinError,
+)
 from .figures import Figure, median, unknown
 from .formats import FORMATS, SparseFormat
+from .formats.blocked_ell import check_block
+from .formats.sliced_ell import check_slice_size
 from .kernels import load_kernel
 from .matrices import Matrix, Progress, open_matrix
-from .runtime import Card, LaunchTimes, check_fit, open_device
-from .runtime.environment import has_card
+from .metering import Metered, PowerWindow, Source, choose_source, resting_power
+from .runtime import Card, check_fit, open_device
+from .runtime.environment import card_environment, has_card
+from .timing import Products, Timing, launch_for, measure_times
 from .toolchain import emulation
 from .toolchain import xclbin as containers
 from .toolchain.paths import find_xclbin
@@ -41,6 +51,8 @@ MODES = ("auto", "hw", "hw_emu", "sw_emu", "reference")
 _EMULATION_VARIABLE = "XCL_EMULATION_MODE"
 _CARD_WARMUP_S, _CARD_MEASURE_S = 120.0, 180.0
 """Favaro et al. 2023, section 4.1: 2 minutes of warm-up, 3 minutes of measurement."""
+_LAUNCH_S = 0.25
+"""Length of a launch on a card: iterations in the kernel hide what a launch costs."""
 
 Step = Callable[[str], None]
 
@@ -72,6 +84,11 @@ class RunOptions:
     warmup_s, measure_s : float or None
         Seconds of launches before and during the measurement.
     baseline : str
+        `auto`, `mkl`, `scipy` or `none`.
+    power : str
+        `auto`, `none`, `xrt`, `rapl`, `nvml` or `replay:FILE`.
+    require_energy : bool
+        Refuse to run where energy cannot be measured.
     clock_hz : float or None
     """
 
@@ -89,6 +106,8 @@ class RunOptions:
     warmup_s: float | None = None
     measure_s: float | None = None
     baseline: str = "auto"
+    power: str = "auto"
+    require_energy: bool = False
     clock_hz: float | None = None
 
 
@@ -108,6 +127,8 @@ class RunResult:
     error : VerificationError or None
         Why y is wrong.
     fpga, cpu : dict of str to Figure
+    fpga_power, cpu_power : dict
+        Sensor, boundary, verdict and samples of the energies; empty where there are none.
     cpu_library, cpu_threads
         None where there is no baseline.
     host : dict of str to Figure
@@ -125,6 +146,8 @@ class RunResult:
     error: VerificationError | None
     fpga: dict[str, Figure]
     cpu: dict[str, Figure]
+    fpga_power: dict[str, Any]
+    cpu_power: dict[str, Any]
     cpu_library: str | None
     cpu_threads: int | None
     host: dict[str, Figure]
@@ -154,13 +177,57 @@ class _Clock:
         self.figures[name] = Figure(value=elapsed_s, origin="measured", n=1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Product:
     """y and how it was made."""
 
     y: npt.NDArray[np.float32]
-    fpga: dict[str, Figure]
-    provenance: dict[str, Any]
+    figures: dict[str, Figure]
+    provenance: dict[str, Any] = field(default_factory=dict)
+    power: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+_NO_Y = np.zeros(0, np.float32)
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """Power sources of the processors, found before anything runs."""
+
+    card: Source
+    cpu: Source
+    is_card_named: bool
+
+
+def _choose_sources(options: RunOptions, mode: str) -> _Sources:
+    """Find the sensors; refuse where energy is required and cannot be had."""
+    is_named = options.power == "xrt"
+    if mode == "hw" or is_named or options.power.startswith("replay:"):
+        card = choose_source(options.power, "card")
+    else:
+        card = Source(None, f"mode {mode} draws no power of a card")
+    cpu = choose_source(options.power, "cpu")
+    if options.baseline == "none":
+        cpu = Source(None, "no baseline was asked for")
+    if options.require_energy:
+        _require_energy(options, mode, card, cpu)
+    return _Sources(
+        card if mode == "hw" or is_named else Source(None, card.reason), cpu, is_named
+    )
+
+
+def _require_energy(options: RunOptions, mode: str, card: Source, cpu: Source) -> None:
+    """Raise where one of the processors that run has no sensor."""
+    missing = []
+    if mode == "hw" and card.sensor is None:
+        missing.append(f"of the card: {card.reason}")
+    if options.baseline != "none" and cpu.sensor is None:
+        missing.append(f"of the CPU: {cpu.reason}")
+    if mode != "hw" and options.baseline == "none":
+        missing.append(f"of anything: mode {mode} has no card, and there is no baseline")
+    if missing:
+        raise SensorError(f"energy is required and cannot be measured {'; '.join(missing)}")
 
 
 def run(
@@ -191,6 +258,7 @@ def run(
         raise KernelSpecError(
             f"cu is {options.compute_units}; this version runs one compute unit; take --cu 1."
         )
+    _check_parameters(options)
     given = containers.read(options.xclbin) if options.xclbin else None
     clock = _Clock()
     step("loading the matrix")
@@ -205,16 +273,21 @@ def run(
     step(f"converting for kernel {kernel}")
     fmt = clock.time("convert_s", lambda: _convert(kernel, matrix, parameter))
     mode, info = _choose_mode(options, given, fmt, board, step)
-    if mode == "reference" or info is None:
-        product = _reference_product(fmt, x, clock, step)
-    else:
+    if info is not None:
         check_fit(fmt, info, mode=mode, emulation_mode=os.environ.get(_EMULATION_VARIABLE, ""))
-        product = _card_product(options, fmt, x, info, mode, board, clock, step)
-    step("verifying")
-    worst, error = clock.time("verify_s", lambda: _judge(product.y, matrix, x))
-    step("multiplying on the CPU")
-    baseline = open_baseline(options.baseline, matrix.csr)
-    cpu = time_baseline(baseline, x) if baseline else None
+    sources = _choose_sources(options, mode)
+    with contextlib.ExitStack() as stack:
+        baseline = open_baseline(options.baseline, matrix.csr)
+        if baseline is not None:
+            stack.enter_context(baseline)
+        if info is None:
+            product = _reference_product(fmt, x, sources, clock, step)
+        else:
+            product = _card_product(options, fmt, x, info, mode, sources, clock, step)
+        step("verifying")
+        worst, error = clock.time("verify_s", lambda: _judge(product.y, matrix, x))
+        step("multiplying on the CPU")
+        cpu = _measure_cpu(baseline, x, options, sources, mode)
     return RunResult(
         matrix=matrix,
         format=fmt,
@@ -222,15 +295,25 @@ def run(
         y=product.y,
         worst_error_over_bound=worst,
         error=error,
-        fpga=_with_rates(product.fpga, matrix.nnz),
-        cpu=_cpu_figures(cpu, matrix.nnz),
-        cpu_library=cpu.library if cpu else None,
-        cpu_threads=cpu.threads if cpu else None,
+        fpga=_with_rates(product.figures, matrix.nnz),
+        cpu=_with_rates(cpu.figures, matrix.nnz),
+        fpga_power=product.power,
+        cpu_power=cpu.power,
+        cpu_library=baseline.library if baseline else None,
+        cpu_threads=baseline.threads if baseline else None,
         host=clock.figures,
         compute_units=options.compute_units,
-        provenance={**_machine(), **product.provenance},
-        warnings=matrix.warnings,
+        provenance={**_machine(), **product.provenance, **cpu.provenance},
+        warnings=(*matrix.warnings, *product.warnings, *cpu.warnings),
     )
+
+
+def _check_parameters(options: RunOptions) -> None:
+    """Refuse a parameter that no kernel has, whichever kernel runs."""
+    if options.block is not None:
+        check_block(options.block)
+    if options.slice_size is not None:
+        check_slice_size(options.slice_size)
 
 
 def _choose_kernel(options: RunOptions, given: containers.XclbinInfo | None) -> str:
@@ -306,21 +389,35 @@ def _required_xclbin(
         raise DeviceError(
             f"mode {target} needs an xclbin, and there is none for this kernel below build/; "
             f"run `make xclbin KERNEL={fmt.kernel} {parameters} TARGET={target}`, or name one "
-            "with --xclbin."
+            f"with --xclbin.{_why_no_card(target)}"
         )
     return containers.read(path)
 
 
+def _why_no_card(mode: str) -> str:
+    """Say what else is missing, so that it is not learnt one piece at a time."""
+    if mode != "hw":
+        return ""
+    try:
+        card_environment()
+    except DeviceError as error:
+        return f" Besides, {error}"
+    return ""
+
+
 def _reference_product(
-    fmt: SparseFormat, x: npt.NDArray[np.float32], clock: _Clock, step: Step
+    fmt: SparseFormat, x: npt.NDArray[np.float32], sources: _Sources, clock: _Clock, step: Step
 ) -> _Product:
     step("multiplying with NumPy")
     y = clock.time("product_s", lambda: fmt.spmv(x))
-    why = "mode reference: NumPy made y, no card"
-    return _Product(y, {name: unknown(why) for name in _FPGA_FIGURES}, {})
+    no_card = unknown("mode reference: NumPy made y, no card")
+    power = {"power_w": _card_power(sources, no_card), "energy_j": no_card}
+    return _Product(y, {"time_s": no_card, **power, "cycles": no_card})
 
 
-_FPGA_FIGURES = ("time_s", "power_w", "energy_j", "cycles")
+def _card_power(sources: _Sources, otherwise: Figure) -> Figure:
+    """Return the power of a card at rest, where its sensor was asked for by name."""
+    return resting_power(sources.card) if sources.is_card_named else otherwise
 
 
 def _card_product(
@@ -329,17 +426,21 @@ def _card_product(
     x: npt.NDArray[np.float32],
     info: containers.XclbinInfo,
     mode: str,
-    board: Board,
+    sources: _Sources,
     clock: _Clock,
     step: Step,
 ) -> _Product:
     step(f"starting the card ({mode})")
     start_s = time.perf_counter()
-    with open_device(mode=mode, xclbin=info.path, board=board.name) as card:
+    with open_device(mode=mode, xclbin=info.path, board=options.board) as card:
         clock.note("open_s", time.perf_counter() - start_s)
         step(f"multiplying on the card ({mode})")
         to_card_s = card.place(fmt, x)
-        launches = clock.time("launches_s", lambda: _launch(card, options))
+        if mode == "hw":
+            product = _measured_product(card, fmt, x, options, sources)
+        else:
+            clock.time("launches_s", lambda: _emulate(card, options))
+            product = _emulated_figures(mode, sources)
         y, to_host_s = card.fetch()
         provenance = {
             "device": card.device,
@@ -348,60 +449,91 @@ def _card_product(
             "xclbin": info.path,
             "xclbin_uuid": info.uuid,
             "clock_hz": info.clock_hz,
-            "launches": len(launches.start_ns),
-            "iterations": launches.iterations,
+            **product.provenance,
         }
     if mode == "hw":
         clock.note("to_card_s", to_card_s)
         clock.note("to_host_s", to_host_s)
-    return _Product(y, _fpga_figures(mode, launches), provenance)
+    return replace(product, y=y, provenance=provenance)
 
 
-def _launch(card: Card, options: RunOptions) -> LaunchTimes:
-    """Warm up, then launch for as long, or as often, as asked for."""
-    is_card = card.mode == "hw"
-    warmup_s, measure_s = options.warmup_s, options.measure_s
-    _launch_for(card, _CARD_WARMUP_S * is_card if warmup_s is None else warmup_s)
-    if options.repeat is not None:
-        return card.launch(options.repeat)
-    duration_s = _CARD_MEASURE_S * is_card if measure_s is None else measure_s
-    return _launch_for(card, duration_s) or card.launch(1)
+def _measured_product(
+    card: Card,
+    fmt: SparseFormat,
+    x: npt.NDArray[np.float32],
+    options: RunOptions,
+    sources: _Sources,
+) -> _Product:
+    """Measure time and power of products on a card, in one window."""
+    first_s = float(card.launch(1).kernel_s[0])
+    iterations = max(1, round(_LAUNCH_S / first_s)) if first_s > 0 else 1
+    card.place(fmt, x, iterations=iterations)
 
+    def products(num_launches: int) -> npt.NDArray[np.float64]:
+        return card.launch(num_launches).kernel_s / iterations
 
-def _launch_for(card: Card, duration_s: float) -> LaunchTimes | None:
-    """Launch back to back until the time is over; the launches of a batch take about 1 s."""
-    batches: list[LaunchTimes] = []
-    end_s = time.monotonic() + duration_s
-    repeat = 1
-    while time.monotonic() < end_s:
-        batches.append(card.launch(repeat))
-        mean_s = float(batches[-1].kernel_s.mean())
-        left_s = min(1.0, end_s - time.monotonic())
-        repeat = max(1, math.floor(left_s / mean_s)) if mean_s > 0 else 1
-    if not batches:
-        return None
-    return LaunchTimes(
-        np.concatenate([batch.kernel_s for batch in batches]),
-        batches[0].iterations,
-        tuple(t for batch in batches for t in batch.start_ns),
-        tuple(t for batch in batches for t in batch.end_ns),
+    timing, metered = _measure(
+        products, options, sources.card, _CARD_WARMUP_S, _CARD_MEASURE_S, iterations
+    )
+    wall_s = (timing.end_s - timing.start_s) / metered.products
+    figures = {
+        "time_s": median(timing.time_s.tolist(), "measured"),
+        "wall_time_s": Figure(value=wall_s, origin="measured", n=metered.products),
+        **metered.figures(),
+        "cycles": unknown("a card counts no cycles"),
+    }
+    return _Product(
+        _NO_Y,
+        figures,
+        {"launches": len(timing.time_s), "iterations": iterations},
+        metered.facts(),
+        (*(f"FPGA: {reason}." for reason in timing.unsteady), *metered.warnings),
     )
 
 
-def _fpga_figures(mode: str, launches: LaunchTimes) -> dict[str, Figure]:
-    if mode == "hw":
-        times = (launches.kernel_s / launches.iterations).tolist()
-        time_s = median(times, "measured")
-        no_power = unknown("this version reads no power sensor")
+def _measure(
+    products: Products,
+    options: RunOptions,
+    source: Source,
+    warmup_s: float,
+    measure_s: float,
+    iterations: int = 1,
+) -> tuple[Timing, Metered]:
+    """Measure a processor by the one protocol; times and power from the same window."""
+    power = PowerWindow(source)
+    with power.running():
+        timing = measure_times(
+            products,
+            warmup_s=warmup_s if options.warmup_s is None else options.warmup_s,
+            measure_s=measure_s if options.measure_s is None else options.measure_s,
+            repeat=options.repeat,
+            window=power.window(),
+        )
+    return timing, power.result(len(timing.time_s) * iterations)
+
+
+def _emulate(card: Card, options: RunOptions) -> None:
+    """Launch as often, or for as long, as asked for; once where nothing is."""
+    duration_s = (options.warmup_s or 0.0) + (options.measure_s or 0.0)
+    if options.repeat is None and duration_s:
+        launch_for(lambda repeat: card.launch(repeat).kernel_s, duration_s, time.monotonic)
     else:
-        time_s = unknown(f"not measured: {mode} is no card, and its wall time is not a card's")
-        no_power = unknown(f"not measured: {mode} draws no power of a card")
-    return {
-        "time_s": time_s,
-        "power_w": no_power,
-        "energy_j": no_power,
-        "cycles": unknown("this version counts no cycles"),
-    }
+        card.launch(options.repeat or 1)
+
+
+def _emulated_figures(mode: str, sources: _Sources) -> _Product:
+    no_power = unknown(f"not measured: {mode} draws no power of a card")
+    return _Product(
+        _NO_Y,
+        {
+            "time_s": unknown(
+                f"not measured: {mode} is no card, and its wall time is not a card's"
+            ),
+            "power_w": _card_power(sources, no_power),
+            "energy_j": no_power,
+            "cycles": unknown("this version counts no cycles"),
+        },
+    )
 
 
 def _judge(
@@ -422,13 +554,35 @@ def _gflops(time_s: Figure, nnz: int) -> Figure:
     return time_s if time_s.value is None else time_s.inverse_of(2e-9 * nnz)
 
 
-def _cpu_figures(cpu: BaselineResult | None, nnz: int) -> dict[str, Figure]:
-    if cpu is None:
+def _measure_cpu(
+    baseline: Baseline | None,
+    x: npt.NDArray[np.float32],
+    options: RunOptions,
+    sources: _Sources,
+    mode: str,
+) -> _Product:
+    """Measure the CPU's product; never while an emulation runs."""
+    if baseline is None:
         nothing = unknown("no baseline was asked for")
-        return dict.fromkeys(("time_s", "power_w", "energy_j", "gflops"), nothing)
-    no_power = unknown("this version reads no power sensor")
-    time_s = median(cpu.time_s.tolist(), "measured")
-    return _with_rates({"time_s": time_s, "power_w": no_power, "energy_j": no_power}, nnz)
+        return _Product(_NO_Y, dict.fromkeys(("time_s", "power_w", "energy_j"), nothing))
+    baseline.place(x)
+    baseline.launch()  # the first one touches memory that no cache holds
+    y = baseline.fetch()
+    is_card = mode == "hw"
+    timing, metered = _measure(
+        lambda launches: baseline_times(baseline, launches),
+        replace(options, repeat=None),
+        sources.cpu,
+        _CARD_WARMUP_S if is_card else WARMUP_S,
+        _CARD_MEASURE_S if is_card else MEASURE_S,
+    )
+    return _Product(
+        y,
+        {"time_s": median(timing.time_s.tolist(), "measured"), **metered.figures()},
+        {f"cpu_{key}": value for key, value in baseline.facts.items()},
+        metered.facts(),
+        (*(f"CPU: {reason}." for reason in timing.unsteady), *metered.warnings),
+    )
 
 
 def _machine() -> dict[str, Any]:
@@ -439,12 +593,13 @@ def _machine() -> dict[str, Any]:
         "scipy": scipy.__version__,
         "machine": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cpus": len(os.sched_getaffinity(0)),
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """Return the name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:

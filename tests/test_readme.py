@@ -43,10 +43,7 @@ def test_the_table_of_commands_names_every_command() -> None:
 
 def test_every_option_that_the_readme_names_exists() -> None:
     options = {
-        flag
-        for command in walk(cli)
-        for parameter in command.params
-        for flag in parameter.opts
+        flag for command in walk(cli) for parameter in command.params for flag in parameter.opts
     }
     named = set(re.findall(r"`(--[a-z-]+)", README)) - {"--help"}
 
@@ -70,6 +67,8 @@ def test_the_python_example_runs() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8"))
 
-    missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
+    missing = [
+        link for link in links if "://" not in link and not (page.parent / link).exists()
+    ]
 
     assert missing == []

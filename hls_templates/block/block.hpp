@@ -95,6 +95,7 @@ inline void gather_x(const floats_t* x, hls::stream<std::uint32_t>& columns,
                      hls::stream<floats_t>& operands, unsigned num_tiles, unsigned num_x_words) {
   floats_t x_words[kXWords];
 #pragma HLS bind_storage variable = x_words type = ram_s2p impl = uram
+  SPMV_REQUIRE(num_x_words <= kXWords, "x is longer than its room on chip");
   load_x(x, x_words, num_x_words);
 
   std::uint32_t column = 0;
@@ -103,7 +104,9 @@ GatherX:
   for (unsigned i = 0; i < num_tiles * kOperandsPerTile; ++i) {
 #pragma HLS pipeline II = 1
     if (part == 0) column = columns.read();
-    const floats_t word = x_words[column / kTilesPerXWord * kOperandsPerTile + part];
+    const unsigned x_word = column / kTilesPerXWord * kOperandsPerTile + part;
+    SPMV_REQUIRE(x_word < num_x_words + kOperandsPerTile, "a tile lies beyond the end of x");
+    const floats_t word = x_words[x_word];
     const unsigned tile_in_word = column % kTilesPerXWord;
     floats_t operand;
   SelectLanes:

@@ -26,6 +26,9 @@
 
 #define SPMV_PROCESS(function, ...) function(__VA_ARGS__)
 
+// What must hold for every matrix that the host packs; hardware has no way to say that it does not.
+#define SPMV_REQUIRE(condition, text) static_cast<void>(0)
+
 // Last line of a data-flow function: all processes have ended behind it.
 #define SPMV_JOIN() static_cast<void>(0)
 

@@ -93,12 +93,14 @@ inline void gather_x(const floats_t* x, hls::stream<std::uint32_t>& columns,
                      hls::stream<Operand>& operands, unsigned num_slots, unsigned num_x_words) {
   floats_t x_words[kXWords];
 #pragma HLS bind_storage variable = x_words type = ram_s2p impl = uram
+  SPMV_REQUIRE(num_x_words <= kXWords, "x is longer than its room on chip");
   load_x(x, x_words, num_x_words);
 GatherX:
   for (unsigned i = 0; i < num_slots; ++i) {
 #pragma HLS pipeline II = 1
     const std::uint32_t index = columns.read();
     const std::uint32_t column = index & kColumnMask;
+    SPMV_REQUIRE(column == 0 || column / kLanes < num_x_words, "a slot lies beyond the end of x");
     const Operand operand = {x_words[column / kLanes][column % kLanes],
                              (index & kLastInSlice) != 0};
     operands.write(operand);

@@ -18,6 +18,10 @@
 #define SPMV_DATAFLOW(name) spmv::emulation::Dataflow spmv_region(#name);
 #define SPMV_STREAM(type, name, stream_depth) hls::stream<type> name(#name, stream_depth)
 #define SPMV_PROCESS(function, ...) spmv_region.spawn(#function, [&] { function(__VA_ARGS__); })
+#define SPMV_REQUIRE(condition, text)                     \
+  do {                                                    \
+    if (!(condition)) throw spmv::emulation::Error(text); \
+  } while (false)
 #define SPMV_JOIN() spmv_region.run()
 
 namespace spmv {
@@ -49,6 +53,8 @@ template <typename Top>
 inline void run_launch(spmv_fpga_launch& launch, Top top) {
   current_launch() = &launch;
   try {
+    if (launch.version != SPMV_FPGA_LAUNCH_VERSION)
+      throw Error("the emulated card is of another version");
     top();
   } catch (const std::exception& error) {
     std::strncpy(launch.error, error.what(), launch.error_capacity - 1);

@@ -1,97 +1,72 @@
-"""What a CPU baseline offers, and SciPy's CSR product as the first one."""
+"""What a CPU baseline offers.
+
+The interface is that of a card: place x, launch products one after the other, fetch y.
+"""
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-import scipy
-from scipy.sparse import csr_array
 
-from ..errors import SpmvFpgaError
-
-BASELINES = ("auto", "mkl", "scipy", "none")
-_MIN_PRODUCTS = 7
-_MIN_TOTAL_S = 0.2
-_MAX_PRODUCTS = 1000
+ALIGNMENT_BYTES = 64
+"""A cache line of x86-64, and the width of an AVX-512 register."""
 
 
-class Baseline(Protocol):
-    """A CPU library that has been given a matrix."""
-
-    library: str
-    threads: int
-
-    def multiply(self, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return A·x."""
-
-
-@dataclass(frozen=True, eq=False)
-class BaselineResult:
-    """Times of a CPU library.
+class Baseline(ABC):
+    """A CPU library that has been given a matrix; a context manager.
 
     Attributes
     ----------
     library : str
         Name and version.
     threads : int
-    time_s : ndarray, shape (n,), float64
-        Duration of each product.
-    y : ndarray, shape (m,), float32
+        Threads that it multiplies with.
+    facts : mapping of str to str
+        What else a reader needs to repeat the measurement.
     """
 
     library: str
     threads: int
-    time_s: npt.NDArray[np.float64]
-    y: npt.NDArray[np.float32]
+    facts: Mapping[str, str]
 
+    @abstractmethod
+    def place(self, x: npt.NDArray[np.float32]) -> None:
+        """Take x, shape (n,), float32."""
 
-class ScipyCsr:
-    """SciPy's own CSR product: one thread, compiled."""
+    @abstractmethod
+    def launch(self) -> None:
+        """Multiply once; nothing but the library's own call belongs here."""
 
-    def __init__(self, A: csr_array) -> None:
-        self.library = f"scipy {scipy.__version__}"
-        self.threads = 1
-        self._A = A
+    @abstractmethod
+    def fetch(self) -> npt.NDArray[np.float32]:
+        """Return the y of the last launch, shape (m,), a copy."""
 
     def multiply(self, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return A·x."""
-        return np.asarray(self._A @ x)
+        self.place(x)
+        self.launch()
+        return self.fetch()
+
+    def close(self) -> None:  # noqa: B027 - most libraries hold nothing
+        """Free what the library holds; the baseline cannot be used any more."""
+
+    def __enter__(self) -> Baseline:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
-def open_baseline(name: str, A: csr_array) -> Baseline | None:
-    """Choose a CPU library and give it a matrix.
+def aligned_zeros(num_values: int) -> npt.NDArray[np.float32]:
+    """Return zeros, shape (num_values,), float32, that begin at a cache line.
 
-    Parameters
-    ----------
-    name : str
-        `auto`, `mkl`, `scipy` or `none`.
-    A : csr_array, shape (m, n), float32
-
-    Raises
-    ------
-    SpmvFpgaError
-        If the library is not there.
+    >>> aligned_zeros(3).ctypes.data % ALIGNMENT_BYTES
+    0
     """
-    if name == "none":
-        return None
-    if name == "mkl":
-        raise SpmvFpgaError("baseline mkl is not part of this version; take --baseline scipy.")
-    return ScipyCsr(A)
-
-
-def time_baseline(baseline: Baseline, x: npt.NDArray[np.float32]) -> BaselineResult:
-    """Multiply until there are enough products to judge, at least seven and 0.2 s."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        y = baseline.multiply(x)  # the first one warms caches up
-        times: list[float] = []
-        while len(times) < _MIN_PRODUCTS or (
-            sum(times) < _MIN_TOTAL_S and len(times) < _MAX_PRODUCTS
-        ):
-            start = time.perf_counter()
-            baseline.multiply(x)
-            times.append(time.perf_counter() - start)
-    return BaselineResult(baseline.library, baseline.threads, np.asarray(times), y)
+    num_bytes = num_values * np.dtype(np.float32).itemsize
+    room = np.zeros(num_bytes + ALIGNMENT_BYTES, np.uint8)
+    skipped = -room.ctypes.data % ALIGNMENT_BYTES
+    return room[skipped : skipped + num_bytes].view(np.float32)

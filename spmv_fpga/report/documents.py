@@ -73,10 +73,11 @@ def run_document(result: RunResult) -> dict[str, Any]:
         "mode": result.mode,
         "verified": result.verified,
         "worst_error_over_bound": worst if math.isfinite(worst) else None,
-        "fpga": _figures(result.fpga),
+        "fpga": {**result.fpga_power, **_figures(result.fpga)},
         "cpu": {
             "library": result.cpu_library,
             "threads": result.cpu_threads,
+            **result.cpu_power,
             **_figures(result.cpu),
         },
         "model": _figures(dict.fromkeys(("time_s", "power_w", "energy_j"), no_model)),

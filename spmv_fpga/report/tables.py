@@ -14,6 +14,7 @@ from ..formats import FormatStats
 from ..matrices import IndexRow, MatrixInfo, SuiteEntry
 from ..measure import RunResult
 from ..runtime.environment import Finding
+from ..sweep import SweepLine
 from ..toolchain.xclbin import XclbinInfo
 
 
@@ -99,6 +100,14 @@ def _notes(result: RunResult) -> list[Text]:
 def _name(key: str) -> str:
     names = {"time_s": "time", "power_w": "power", "energy_j": "energy", "gflops": "rate"}
     return names.get(key, key)
+
+
+def sweep_line(line: SweepLine) -> Text:
+    """Return what became of one matrix with one kernel."""
+    styles = {"verified": "green", "wrong": "bold red", "refused": "yellow"}
+    parameter = ", ".join(f"{name} {value}" for name, value in line.parameters.items())
+    text = Text(f"{line.matrix.name:<24} {line.kernel:<7} {parameter:<10} ")
+    return text.append(line.outcome, styles[line.outcome]).append(f"  {line.detail}")
 
 
 def stats_table(stats: Iterable[FormatStats]) -> Table:

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,7 +45,9 @@ CardMode = Literal["sw_emu", "hw_emu", "hw"]
 _EMULATION_START_S = 60.0
 _EMULATION_S_PER_SLOT = 5e-6
 _LOG_TAIL_LINES = 8
-_ENDING_S = 2.0
+_CARD_FAILED = "the emulated card failed: {}"
+# How long a worker may take to end by itself: in peace, and when something went wrong.
+_ENDING_S, _HURRY_S = 2.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -103,14 +106,14 @@ class Card:
         self._placed: tuple[SparseFormat, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
-        self._run = RunFolder()
+        self._run: RunFolder | None = None
 
     def __enter__(self) -> Card:
-        self._run.__enter__()
+        self._run = RunFolder()
         try:
-            self._start()
+            self._start(self._run)
         except BaseException:
-            self.close()
+            self._end(_HURRY_S)
             raise
         return self
 
@@ -120,7 +123,7 @@ class Card:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._end(_ENDING_S if kind is None else _HURRY_S)
 
     def spmv(
         self, fmt: SparseFormat, x: npt.ArrayLike, *, repeat: int = 1, iterations: int = 1
@@ -173,8 +176,14 @@ class Card:
             raise DeviceError(f"repeat is {repeat}; it must be at least 1.")
         fmt, iterations = self._on_card()
         slots = max(fmt.num_stored, fmt.shape[0]) * iterations * repeat
-        answer = self._ask({"do": "launch", "repeat": repeat}, limit_s=self._limit_s(slots))
-        starts, ends = tuple(answer["start_ns"]), tuple(answer["end_ns"])
+        memory = SharedMemory(2 * repeat * np.dtype(np.int64).itemsize)
+        try:
+            self._ask(
+                {"do": "launch", "repeat": repeat}, [memory], limit_s=self._limit_s(slots)
+            )
+            starts, ends = map(tuple, memory.view(np.int64).reshape(2, repeat).tolist())
+        finally:
+            memory.close()
         kernel_s = np.asarray(np.subtract(ends, starts) * 1e-9, np.float64)
         return LaunchTimes(kernel_s, iterations, starts, ends)
 
@@ -194,13 +203,19 @@ class Card:
 
     def close(self) -> None:
         """End the worker and the emulated card, and remove what the run left behind."""
+        self._end(_ENDING_S)
+
+    def _end(self, patience_s: float) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
         if self._process is not None:
-            _end_group(self._process, patience_s=_ENDING_S)
+            _end_group(self._process, patience_s)
             self._process = None
-        self._run.remove()
+        if self._run is not None:
+            self._run.remove()
+            self._run = None
+        self._placed = None
 
     def _on_card(self) -> tuple[SparseFormat, int]:
         if self._placed is None:
@@ -214,8 +229,10 @@ class Card:
         sizes = fmt.port_bytes()
         values = {**fmt.scalars(), "iterations": iterations}
         scalars = [values[scalar.name] for scalar in self._kernel.scalars]
-        if largest := max(scalars) >> 32:
-            raise DeviceError(f"the matrix needs a counter of {largest << 32}; it has 32 bits.")
+        if (largest := max(scalars)) >> 32:
+            raise DeviceError(
+                f"the matrix needs a counter of {largest}, which has 32 bits; split the matrix."
+            )
         ordered = [sizes[port.name] for port in self._kernel.ports]
         self._placed = None
         self._ask({"do": "place", "sizes": ordered, "scalars": scalars})
@@ -250,15 +267,15 @@ class Card:
             return self._timeout_s
         return _EMULATION_START_S + _EMULATION_S_PER_SLOT * slots
 
-    def _start(self) -> None:
+    def _start(self, run: RunFolder) -> None:
         parent, child = Channel.pair()
         self._channel = parent
-        with (self._run.path / "worker.log").open("wb") as log:
+        with (run.path / "worker.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "spmv_fpga.runtime.worker",
-                 str(child.fileno()), str(os.getpid())],
+                 str(child.fileno()), str(_pid_to_outlive())],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=self._environment(), cwd=self._run.path,
+                env=self._environment(run), cwd=run.path,
                 start_new_session=True, pass_fds=[child.fileno()],
             )  # fmt: skip
         child.close()
@@ -280,21 +297,23 @@ class Card:
             return self._board.emulated_platform
         return f"xilinx_{self._board.name}"
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, run: RunFolder) -> dict[str, str]:
         environment = dict(os.environ)
         # XRT must not see it on hardware, and each emulation sets its own.
         environment.pop("XCL_EMULATION_MODE", None)
-        package_parent = str(Path(__file__).resolve().parents[2])
-        inherited = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = (
-            f"{inherited}{os.pathsep}{package_parent}" if inherited else package_parent
-        )
+        # The worker runs in a folder of its own: relative entries would lead elsewhere.
+        inherited = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+        places = [
+            *map(Path.absolute, map(Path, inherited)),
+            Path(__file__).resolve().parents[2],
+        ]
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, places))
         if self.mode == "sw_emu":
             files = prepare_emulation(platform=self._board.emulated_platform)
-            return environment | emulation_environment(files, self._run)
+            return environment | emulation_environment(files, run)
         platform = self.xclbin.platform or self._board.platforms[0]
-        run = self._run if self.mode == "hw_emu" else None
-        return environment | card_environment(self.mode, run, platform=platform)
+        emulated = run if self.mode == "hw_emu" else None
+        return environment | card_environment(self.mode, emulated, platform=platform)
 
     def _ask(
         self,
@@ -312,24 +331,29 @@ class Card:
         except ChannelClosedError:
             raise DeviceError(self._cause_of_death()) from None
         except TimeoutError:
-            self.close()
+            self._end(_HURRY_S)
             raise DeviceError(
-                f"the kernel did not end within {limit_s:.0f} s and was stopped; it hangs, or "
+                f"the kernel did not end within {limit_s:g} s and was stopped; it hangs, or "
                 "timeout_s must be larger."
             ) from None
         if "error" in answer:
-            raise DeviceError(answer["error"])
+            failure = self._run.failure() if self._run else None  # XRT has but a number for it
+            raise DeviceError(_CARD_FAILED.format(failure) if failure else answer["error"])
         return answer
 
     def _cause_of_death(self) -> str:
         """Find out why the worker is gone; the emulated card's own report knows best."""
+        if self._run is None or self._process is None:
+            return "the card is closed."
         if failure := self._run.failure():
-            return f"the emulated card failed: {failure}"
+            return _CARD_FAILED.format(failure)
         lines: list[str] = []
         for log in (self._run.log_path, self._run.path / "worker.log"):
             with contextlib.suppress(OSError):
                 lines += log.read_text(errors="replace").splitlines()
-        status = None if self._process is None else self._process.wait(_ENDING_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ENDING_S)
+        status = self._process.returncode
         tail = "\n".join(lines[-_LOG_TAIL_LINES:])
         return f"the process that drives the card ended (status {status}).\n{tail}".rstrip()
 
@@ -398,7 +422,16 @@ def _card_mode(target: str) -> CardMode:
     raise DeviceError(f"target {target} cannot be run.")
 
 
-def _end_group(process: subprocess.Popen[bytes], *, patience_s: float) -> None:
+def _pid_to_outlive() -> int:
+    """Return the process whose death shall end the worker at once; 0 for none.
+
+    Linux sends the signal when the *thread* that started the worker ends, so only the main
+    thread may ask for it. A worker of another thread ends after its launch.
+    """
+    return os.getpid() if threading.current_thread() is threading.main_thread() else 0
+
+
+def _end_group(process: subprocess.Popen[bytes], patience_s: float) -> None:
     """End a process with its whole session: let it finish, then ask, then insist."""
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number is not None:

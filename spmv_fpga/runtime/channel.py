@@ -68,6 +68,7 @@ class Channel:
     @classmethod
     def from_descriptor(cls, descriptor: int) -> Channel:
         """Return the end that a parent process has handed over."""
+        os.set_inheritable(descriptor, False)  # else a child would keep the connection open
         return cls(socket.socket(fileno=descriptor))
 
     def fileno(self) -> int:
@@ -75,8 +76,20 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Mapping[str, Any], memory: Sequence[SharedMemory] = ()) -> None:
-        """Send a message, and memory with it."""
+        """Send a message, and memory with it.
+
+        Raises
+        ------
+        ChannelClosedError
+            If the other end is gone.
+        ValueError
+            If the message is longer than 64 KiB: what grows with the data goes as memory.
+        """
         data = json.dumps(message).encode()
+        if len(data) > _MAX_MESSAGE_BYTES:
+            raise ValueError(
+                f"a message has {len(data)} bytes, more than {_MAX_MESSAGE_BYTES}."
+            )
         try:
             if memory:
                 socket.send_fds(self._socket, [data], [m.descriptor for m in memory])

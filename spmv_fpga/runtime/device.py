@@ -12,6 +12,7 @@ argument to.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ import pyopencl as cl
 from ..errors import DeviceError
 
 PLATFORM_NAME = "Xilinx"
+_LAUNCHES_IN_FLIGHT = 2
 
 
 @dataclass(frozen=True)
@@ -104,17 +106,26 @@ class OpenClUnit:
     def launch(self, repeat: int) -> LaunchTimes:
         """Launch the unit several times, one after the other, and wait.
 
-        Two launches are in flight at a time: the card never waits for the host, and the
-        runtime's command buffers, which stand in the card's memory, stay few.
+        Two launches are in flight at a time, so that the card never waits for the host. No
+        event is kept for longer: it holds a command buffer in the card's memory, and with
+        hundreds of them the emulation of XRT 2.13 sometimes loses a launch.
         """
-        events: list[cl.Event] = []
-        for i in range(repeat):
-            if i > 1:
-                events[i - 2].wait()
-            events.append(cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,)))
-        cl.wait_for_events(events[-2:])
-        starts = tuple(int(event.profile.start) for event in events)
-        return LaunchTimes(starts, tuple(int(event.profile.end) for event in events))
+        times: list[tuple[int, int]] = []
+        in_flight: deque[cl.Event] = deque()
+
+        def finish_oldest() -> None:
+            event = in_flight.popleft()
+            event.wait()
+            times.append((int(event.profile.start), int(event.profile.end)))
+
+        for _ in range(repeat):
+            if len(in_flight) == _LAUNCHES_IN_FLIGHT:
+                finish_oldest()
+            in_flight.append(cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,)))
+        while in_flight:
+            finish_oldest()
+        starts, ends = zip(*times, strict=True)
+        return LaunchTimes(starts, ends)
 
     def read(self, number: int, into: npt.NDArray[Any]) -> float:
         """Fetch a buffer; returns the seconds."""

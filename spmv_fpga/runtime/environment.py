@@ -510,7 +510,7 @@ def card_environment(
     """
     xrt = _card_xrt()
     icd_dir = _card_icd_dir(xrt)
-    has_pyopencl = importlib.util.find_spec("pyopencl") is not None
+    has_pyopencl = _has_pyopencl()
     if xrt is None or icd_dir is None or not has_pyopencl:
         states = _card_states(has_pyopencl, icd_dir is not None, xrt is not None)
         raise DeviceError(
@@ -527,6 +527,17 @@ def card_environment(
         variables |= _run_settings(run)
         variables |= {"XCL_EMULATION_MODE": "hw_emu", "USER": run.user}
     return variables
+
+
+def _has_pyopencl() -> bool:
+    """Say whether it can be imported; one that is there may still be broken."""
+    if importlib.util.find_spec("pyopencl") is None:
+        return False
+    try:
+        _pyopencl_version()
+    except ToolNotFoundError:
+        return False
+    return True
 
 
 def _card_xrt() -> XrtInstall | None:

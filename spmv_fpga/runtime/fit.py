@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ..errors import XclbinError
 from ..formats.base import SparseFormat
+from ..toolchain.emulation import FORMAT_VERSION
 from ..toolchain.xclbin import Instance, Kernel, Memory, XclbinInfo
 
 __all__ = ["check_fit", "check_mode", "kernel_name", "reasons_to_refuse"]
@@ -46,8 +47,9 @@ def check_fit(
     """Refuse data that an xclbin cannot take, with every reason at once.
 
     Checked are: the kernel and its arguments are there; it was built for the block or
-    slice of the data; its target agrees with the mode and with `XCL_EMULATION_MODE`; x
-    fits on the chip; each buffer fits the memory banks that its argument is connected to.
+    slice, and for the matrix stream, of the data; its target agrees with the mode and with
+    `XCL_EMULATION_MODE`; x fits on the chip; each buffer fits the memory banks that its
+    argument is connected to.
 
     Parameters
     ----------
@@ -135,6 +137,7 @@ def reasons_to_refuse(
         )
     return [
         *_parameter_reasons(fmt, xclbin),
+        *_version_reasons(xclbin),
         *_argument_reasons(fmt, kernel),
         *_unit_reasons(kernel, unit),
         *_room_reasons(fmt, xclbin),
@@ -180,6 +183,15 @@ def _parameter_reasons(fmt: SparseFormat, xclbin: XclbinInfo) -> Iterator[str]:
                 f"it was built for {parameter} {built}, but the data have {parameter} "
                 f"{wanted}; use --{parameter} {built} or an xclbin for {parameter} {wanted}"
             )
+
+
+def _version_reasons(xclbin: XclbinInfo) -> Iterator[str]:
+    version = xclbin.format_version
+    if version is not None and version != FORMAT_VERSION:
+        yield (
+            f"its kernel reads version {version} of the matrix stream, but the data have "
+            f"version {FORMAT_VERSION}; build it again"
+        )
 
 
 def _argument_reasons(fmt: SparseFormat, kernel: Kernel) -> Iterator[str]:

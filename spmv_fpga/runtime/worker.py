@@ -18,6 +18,7 @@ from ..errors import DeviceError
 from .channel import Channel, ChannelClosedError, SharedMemory
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_MAX_ERROR_CHARS = 4000  # a build log of the runtime may be long
 
 
 class Worker:
@@ -37,18 +38,26 @@ class Worker:
                 return
             try:
                 answer = getattr(self, f"do_{request.pop('do')}")(descriptors, **request)
-            except (DeviceError, ImportError) as error:
-                answer = {"error": str(error)}
+            except DeviceError as error:
+                answer = {"error": str(error)[:_MAX_ERROR_CHARS]}
             except Exception as error:  # noqa: BLE001 - it is told to the parent
                 traceback.print_exc()
-                answer = {"error": f"{type(error).__name__}: {error}"}
-            self.channel.send(answer)
+                answer = {"error": f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]}
+            try:
+                self.channel.send(answer)
+            except ChannelClosedError:
+                return
 
     def do_open(
         self, _: list[int], xclbin: str, kernel: str, unit: str, device_prefix: str
     ) -> dict[str, Any]:
         """Load OpenCL and program the card."""
-        from .device import OpenClUnit
+        try:
+            from .device import OpenClUnit
+        except ImportError as error:
+            raise DeviceError(
+                f"pyopencl cannot be imported ({error}); run `pip install pyopencl`."
+            ) from error
 
         self.unit = OpenClUnit(Path(xclbin), kernel, unit, device_prefix)
         device = self.unit.device
@@ -70,10 +79,13 @@ class Worker:
             piece.close()
         return {"time_s": time_s}
 
-    def do_launch(self, _: list[int], repeat: int) -> dict[str, Any]:
-        """Launch the unit."""
+    def do_launch(self, descriptors: list[int], repeat: int) -> dict[str, Any]:
+        """Launch the unit; the event times go into shared memory."""
         times = self.unit.launch(repeat)
-        return {"start_ns": times.start_ns, "end_ns": times.end_ns}
+        memory = SharedMemory(2 * repeat * 8, descriptors[0])
+        memory.view("int64")[:] = (*times.start_ns, *times.end_ns)
+        memory.close()
+        return {}
 
     def do_read(self, descriptors: list[int], number: int, size: int) -> dict[str, Any]:
         """Fetch a buffer into shared memory."""
@@ -86,9 +98,10 @@ class Worker:
 def main() -> None:
     """Serve on the descriptor that the first argument names."""
     # A killed parent must not leave a worker, and so no emulated card either.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(sys.argv[2]):
-        return
+    if parent := int(sys.argv[2]):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            return
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     Worker(Channel.from_descriptor(int(sys.argv[1]))).serve()
 

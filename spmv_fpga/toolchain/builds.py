@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,14 +75,13 @@ def _out_path(project: Project, target: str, platform: str, build_dir: Path) -> 
 def _build_emulated(project: Project, platform: str | None, build_dir: Path) -> Build:
     name = vitis.platform_name(platform) if platform else project.board.emulated_platform
     out = _out_path(project, "sw_emu", name, build_dir)
+    built = emulation.build(project)
     try:
-        built = emulation.build(project)
         if out.is_file() and out.read_bytes() == built.path.read_bytes():
             return Build(out, False)
         out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = out.with_suffix(".tmp")
-        shutil.copyfile(built.path, temporary)
-        temporary.replace(out)
+        with tempfile.TemporaryDirectory(prefix=".", dir=out.parent) as temporary:
+            shutil.copyfile(built.path, Path(temporary) / out.name).replace(out)
     except OSError as error:
         raise ToolError(f"{out}: cannot be written: {error.strerror or error}.") from None
     return Build(out, True)

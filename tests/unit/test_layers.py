@@ -26,6 +26,7 @@ LAYERS = (
         "build_cache",
         "figures",
         "stats",
+        "timing",
         "vectors",
         "matrices",
         "formats",
@@ -34,8 +35,10 @@ LAYERS = (
     ),
     ("kernels", "codegen", "roofline"),
     ("toolchain", "runtime", "power", "baselines"),
+    ("metering",),
     ("measure", "sweep"),
     ("report",),
+    ("commands",),
     ("cli",),
     ("__main__",),
 )

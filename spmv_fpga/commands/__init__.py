@@ -1,0 +1,1 @@
+"""The commands of `spmv-fpga`, by subject; `spmv_fpga.cli` puts them together."""

@@ -1,0 +1,270 @@
+"""What commands share: options, the terminal, and delivery of results."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+import click
+
+from ..errors import SpmvFpgaError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from ..matrices import Progress
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Terminal:
+    """Where results and progress go.
+
+    Attributes
+    ----------
+    quiet, verbose : bool
+    color : bool
+    """
+
+    def __init__(self) -> None:
+        self.quiet = False
+        self.verbose = False
+        self.color = True
+
+    def console(self, stream: TextIO, file: TextIO) -> Console:
+        """Return a console that writes to `file` what suits `stream`.
+
+        Tables are never cut where the stream is no terminal.
+        """
+        from rich.console import Console
+
+        is_terminal = stream.isatty()
+        return Console(
+            file=file,
+            force_terminal=is_terminal or None,
+            width=None if is_terminal else 200,
+            no_color=None if self.color else True,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    def show(self, renderables: Iterable[RenderableType]) -> None:
+        """Print results."""
+        if self.quiet:
+            return
+        # In one piece: rich would end the process itself where nobody reads on.
+        text = io.StringIO()
+        console = self.console(sys.stdout, text)
+        for renderable in renderables:
+            console.print(renderable)
+        write_stdout(text.getvalue())
+
+    def say(self, text: str) -> None:
+        """Print a note on stderr, unless it shall be quiet."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    @contextmanager
+    def steps(self) -> Iterator[Callable[[str], None]]:
+        """Show what is being done while it is done, on a terminal only."""
+        if self.verbose:
+            yield lambda text: click.echo(f"{text} …", err=True)
+        elif self.quiet or not sys.stderr.isatty():
+            yield lambda _: None
+        else:
+            with self.console(sys.stderr, sys.stderr).status("") as status:
+                yield lambda text: status.update(f"{text} …")
+
+    @contextmanager
+    def download(self) -> Iterator[Progress | None]:
+        """Draw a bar on a terminal while a file comes."""
+        if self.quiet or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+        columns = ("downloading", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with Progress(
+            *columns, console=self.console(sys.stderr, sys.stderr), transient=True
+        ) as bar:
+            task = bar.add_task("", start=False, visible=False)
+
+            def update(done: int, total: int | None) -> None:
+                bar.start_task(task)
+                bar.update(task, completed=done, total=total, visible=True)
+
+            yield update
+
+
+pass_terminal = click.make_pass_decorator(Terminal, ensure=True)
+
+
+def output_file(name: str) -> str:
+    """Refuse a file that cannot be written before the work is done, not after."""
+    path = Path(name)
+    if path.is_dir():
+        raise click.BadParameter(f"{name!r} is a folder; name a file.")
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"the folder of {name!r} does not exist; make it.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise click.BadParameter(f"the folder of {name!r} cannot be written; name another.")
+    return name
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers; NaN, which is in no range, and infinity are refused."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> float:
+        """Return the number."""
+        number = float(super().convert(value, param, context))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, context)
+        return number
+
+
+def common_options(command: Command) -> Command:
+    """Add the options of every command."""
+
+    def set_flag(
+        name: str, value: bool
+    ) -> Callable[[click.Context, click.Parameter, bool], None]:
+        def callback(context: click.Context, _: click.Parameter, given: bool) -> None:
+            if given:
+                setattr(context.ensure_object(Terminal), name, value)
+
+        return callback
+
+    for flag, name, value, text in (
+        ("--no-color", "color", False, "No colours (as with NO_COLOR)."),
+        ("--verbose", "verbose", True, "Say each step."),
+        ("--quiet", "quiet", True, "Print errors only."),
+    ):
+        command = click.option(
+            flag, is_flag=True, expose_value=False, callback=set_flag(name, value), help=text
+        )(command)
+    return command
+
+
+def matrix_options(command: Command) -> Command:
+    """Add the options that name a matrix."""
+    command = click.option(
+        "--symmetric",
+        type=click.Choice(["expand", "stored"]),
+        default="expand",
+        show_default=True,
+        help="Multiply the whole matrix, or only the triangle in the file, as the paper did.",
+    )(command)
+    return click.option(
+        "--matrix",
+        required=True,
+        metavar="M",
+        help="A path (.mtx, .mtx.gz, .mtx.bz2, .tar.gz, .mat, .npz), a SuiteSparse name, the "
+        "paper's short name (TS2383), gallery:NAME:key=value,… or twin:NAME.",
+    )(command)
+
+
+def kernel_options(kernel_default: str | None) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options that name a kernel.
+
+    With a default of `auto` the parameters have none of their own: they may come from an
+    xclbin.
+    """
+    has_auto = kernel_default == "auto"
+
+    # A default of None would count as given.
+    kernel: dict[str, Any] = (
+        {"default": kernel_default} if kernel_default else {"required": True}
+    )
+
+    def add(command: Command) -> Command:
+        options = (
+            click.option("--kernel", metavar="K", show_default=True, **kernel,
+                         help=("auto, " if has_auto else "") + "block or scalar."),
+            click.option("--block", type=int, default=None if has_auto else 16, metavar="P",
+                         help="Edge of a tile: 4, 8, 16 (the default) or 32."),
+            click.option("--slice", "slice_size", type=int, default=None if has_auto else 16,
+                         metavar="L", help="Rows of a slice: 4, 8, 16 (the default) or 32."),
+            click.option("--cu", "compute_units", type=int, default=1, show_default=True,
+                         metavar="N", help="Compute units."),
+            click.option("--board", default="u50", show_default=True, metavar="B",
+                         help="Board file's name."),
+            click.option("--clock-hz", type=FiniteRange(min=1e6), metavar="F",
+                         help="Kernel clock; the board's own figure by default."),
+        )  # fmt: skip
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def json_options(command: Command) -> Command:
+    """Add `--json` and `--json-out`."""
+    command = click.option(
+        "--json-out",
+        type=output_file,
+        metavar="FILE",
+        help="Write the result as JSON into a file as well.",
+    )(command)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print the result as one JSON document."
+    )(command)
+
+
+def deliver(
+    terminal: Terminal,
+    document: dict[str, Any],
+    renderables: Iterable[RenderableType],
+    *,
+    as_json: bool,
+    json_out: str | None = None,
+) -> None:
+    """Give a result to the user as asked for."""
+    from ..report.documents import to_text, write_whole
+
+    text = to_text(document)
+    if json_out:
+        write_whole(json_out, text)
+    if as_json:
+        write_stdout(text)
+    else:
+        terminal.show(renderables)
+
+
+def write_stdout(text: str) -> None:
+    """Write to stdout; a reader that has seen enough is no error, a full disk is one."""
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        drop_stdout()
+    except OSError as error:
+        raise SpmvFpgaError(stdout_refusal(error)) from None
+
+
+def kernel_parameter(kernel: str, block: int, slice_size: int) -> dict[str, int]:
+    """Return the kernel's parameter; the other kernel's is checked, and not used."""
+    from ..formats.blocked_ell import check_block
+    from ..formats.sliced_ell import check_slice_size
+
+    check_block(block)
+    check_slice_size(slice_size)
+    return {"block": block} if kernel == "block" else {"slice": slice_size}
+
+
+def stdout_refusal(error: OSError) -> str:
+    return f"stdout cannot be written: {error.strerror}; send it elsewhere."
+
+
+def drop_stdout() -> None:
+    """Send the rest of stdout nowhere, so that Python's last flush does not fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

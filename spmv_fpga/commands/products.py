@@ -1,0 +1,196 @@
+"""`run`, `verify` and `convert`: products, and the formats that they are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ..errors import SpmvFpgaError, VerificationError
+from .base import (
+    FiniteRange,
+    Terminal,
+    common_options,
+    deliver,
+    json_options,
+    kernel_options,
+    kernel_parameter,
+    matrix_options,
+    output_file,
+    pass_terminal,
+)
+
+
+@click.command("run")
+@matrix_options
+@kernel_options("auto")
+@click.option(
+    "--mode",
+    type=click.Choice(["auto", "hw", "hw_emu", "sw_emu", "reference"]),
+    default="auto",
+    show_default=True,
+    help="A card, an emulation, or NumPy alone (reference).",
+)
+@click.option("--xclbin", metavar="FILE", help="Program the card with this file.")
+@click.option(
+    "--x",
+    "x_spec",
+    default="random:1",
+    show_default=True,
+    metavar="X",
+    help="index, ones, random[:SEED] or FILE.npy.",
+)
+@click.option("--y-out", type=output_file, metavar="FILE.npy", help="Write y.")
+@click.option("--repeat", type=click.IntRange(min=1), metavar="N", help="Launches.")
+@click.option(
+    "--warmup",
+    "warmup_s",
+    type=FiniteRange(min=0),
+    metavar="S",
+    help="Seconds of warm-up (120 on a card).",
+)
+@click.option(
+    "--measure",
+    "measure_s",
+    type=FiniteRange(min=0),
+    metavar="S",
+    help="Seconds of measurement (180 on a card).",
+)
+@click.option(
+    "--baseline",
+    type=click.Choice(["auto", "mkl", "scipy", "none"]),
+    default="auto",
+    show_default=True,
+    help="CPU library to compare with.",
+)
+@click.option(
+    "--power",
+    default="auto",
+    show_default=True,
+    metavar="S",
+    help="auto, none, xrt, rapl, nvml or replay:FILE.",
+)
+@click.option(
+    "--require-energy", is_flag=True, help="Refuse to run where energy cannot be measured."
+)
+@json_options
+@common_options
+@pass_terminal
+def run_command(
+    terminal: Terminal,
+    /,
+    as_json: bool,
+    json_out: str | None,
+    y_out: str | None,
+    x_spec: str,
+    **options: Any,
+) -> None:
+    """Multiply a matrix on the card, or the emulated one; verify, time, compare."""
+    from ..measure import RunOptions, run
+    from ..report.documents import run_document
+    from ..report.tables import run_tables
+    from ..vectors import save_y
+
+    with terminal.download() as progress, terminal.steps() as step:
+        result = run(RunOptions(x=x_spec, **options), progress=progress, step=step)
+    if y_out:
+        save_y(y_out, result.y)
+    document = run_document(result)
+    deliver(terminal, document, run_tables(result), as_json=as_json, json_out=json_out)
+    if result.error:
+        raise result.error
+
+
+@click.command("verify")
+@click.argument("places", nargs=-1, required=True, metavar="FOLDER_OR_FILE…")
+@click.option(
+    "--kernel",
+    default="all",
+    show_default=True,
+    metavar="K",
+    help="all, block or scalar; each with every block or slice.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["sw_emu", "reference"]),
+    default="sw_emu",
+    show_default=True,
+    help="The emulated card, or NumPy alone (reference).",
+)
+@click.option(
+    "--x",
+    "x_spec",
+    default="random:1",
+    show_default=True,
+    metavar="X",
+    help="index, ones or random[:SEED].",
+)
+@common_options
+@pass_terminal
+def verify_command(
+    terminal: Terminal, places: Sequence[str], kernel: str, mode: str, x_spec: str
+) -> None:
+    """Multiply every matrix of a folder with every kernel, and verify each product."""
+    from ..report.tables import sweep_line
+    from ..sweep import kernel_variants, matrix_files, sweep
+
+    counts = {"verified": 0, "wrong": 0, "refused": 0}
+    for line in sweep(matrix_files(places), kernel_variants(kernel), mode=mode, x=x_spec):
+        counts[line.outcome] += 1
+        terminal.show([sweep_line(line)])
+    summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    terminal.show([summary])
+    if counts["wrong"]:
+        raise VerificationError(f"{counts['wrong']} products are wrong.")
+    if not counts["verified"]:
+        raise SpmvFpgaError("no matrix could be multiplied; the lines above say why.")
+
+
+@click.command()
+@matrix_options
+@kernel_options("block")
+@click.option(
+    "-o", "--output", type=output_file, metavar="FILE.npz", help="Write the converted matrix."
+)
+@click.option("--stats", is_flag=True, help="Count what every format would store.")
+@json_options
+@common_options
+@pass_terminal
+def convert(
+    terminal: Terminal,
+    /,
+    matrix: str,
+    symmetric: Any,
+    kernel: str,
+    block: int,
+    slice_size: int,
+    output: str | None,
+    stats: bool,
+    as_json: bool,
+    json_out: str | None,
+    **_: Any,
+) -> None:
+    """Convert a matrix to a kernel's format and save it, or count what formats would store."""
+    from ..formats import FORMATS, format_stats, save_format
+    from ..kernels import load_kernel
+    from ..matrices import open_matrix
+    from ..report.documents import stats_document
+    from ..report.tables import stats_table
+
+    if not stats and not output:
+        raise click.UsageError("give -o FILE.npz to save the matrix, or --stats to count.")
+    if (as_json or json_out) and not stats:
+        raise click.UsageError("--json and --json-out print what --stats counts; give --stats.")
+    parameter = kernel_parameter(kernel, block, slice_size)
+    spec = load_kernel(kernel)
+    with terminal.download() as progress:
+        loaded = open_matrix(matrix, symmetric, progress)
+    if output:
+        fmt = FORMATS[spec.format].convert(loaded.csr, parameter)
+        save_format(output, fmt)
+        terminal.say(f"wrote {output}: {fmt!r}")
+    if stats:
+        counts = format_stats(loaded.csr)
+        document = stats_document(loaded, counts)
+        deliver(terminal, document, [stats_table(counts)], as_json=as_json, json_out=json_out)

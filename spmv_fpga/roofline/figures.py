@@ -1,0 +1,649 @@
+"""The roofline as a picture: roofs, zones and points, as in Figures 1 and 4 to 6 of the paper.
+
+Vertical is GFLOP/s, horizontal CIA, useful flop per access. What was measured or published is
+filled, what was emulated half filled, what is modelled open; a hairline joins the two views of
+one product. Each kernel has its marker and each line its dashes, so the picture is read in
+grey as well.
+
+References
+----------
+.. [1] F. Favaro et al., Micromachines 14(11):2030, 2023, sections 2.3, 3.2, 3.3 and 4.3.
+.. [2] S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance
+   model for multicore architectures", Communications of the ACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..figures import Origin
+from ..formats.base import WORD_BYTES
+from . import canvas
+from .calibration import Calibration
+from .labels import Anchor, Box, place_labels
+from .model import EnergyLines, Roofs, energy_lines, roofs
+from .points import SERIES, Point
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+
+FIGURE_5_MATRICES = ("chipC0", "gyro_k", "TS2383")
+"""A matrix that Block slows down, one that is nearly even, one that it speeds up [1]_."""
+
+_FONT_PT = canvas.SMALLEST_FONT_PT
+_CROWDED = 24
+"""With more points, lines and zones are named in the legend."""
+
+_P1_LINE: dict[str, Any] = {"color": canvas.BLUE, "linewidth": 1.3, "linestyle": "--"}
+_P2_LINE: dict[str, Any] = {"color": canvas.VERMILION, "linewidth": 1.3, "linestyle": "-."}
+_RED_ZONE = (canvas.VERMILION, 0.30, "////")
+_GREEN_ZONE = (canvas.GREEN, 0.16, "")
+_RED_TEXT = "red zone (hatched): faster, more energy"
+_GREEN_TEXT = "green zone: faster and less energy"
+
+_FILL: Mapping[Origin, str] = {
+    "measured": "full",
+    "published": "full",
+    "emulated": "left",
+    "modelled": "none",
+}
+
+
+# Pictures.
+
+
+def roofline_figure(
+    points: Iterable[Point],
+    calibration: Calibration,
+    *,
+    blocks: Sequence[int] = (),
+    slice_size: int = 16,
+    compute_units: int = 1,
+    title: str = "",
+    note: str = "",
+    height_in: float = 5.4,
+) -> Figure:
+    """Draw points under the roofs of a calibration.
+
+    Parameters
+    ----------
+    points : iterable of Point
+        None at all draws roofs and zones alone.
+    calibration : Calibration
+    blocks : sequence of int
+        Edges P whose roofs are drawn; by default those of the points, else 16.
+    slice_size : int
+        L of kernel scalar's peak line.
+    compute_units : int
+    title : str
+    note : str
+        Goes into the caption.
+    height_in : float
+
+    Returns
+    -------
+    matplotlib Figure
+        Save it with `canvas.save`.
+
+    Notes
+    -----
+    The zones hold the points of the widest P. Red: Block is faster than Scalar at its peak,
+    but takes more energy than Scalar would. Green: it gains both.
+
+    Examples
+    --------
+    >>> from spmv_fpga.roofline.calibration import load_calibration
+    >>> axes, = roofline_figure([], load_calibration("paper")).axes
+    >>> axes.get_xlabel()
+    'CIA (useful flop per access)'
+    """
+    drawn = list(points)
+    edges = tuple(blocks) or _edges(drawn) or (16,)
+    by_edge = {P: roofs(calibration, "block", P, compute_units) for P in edges}
+    lines = energy_lines(calibration, max(edges), slice_size, compute_units)
+    caption = _caption(drawn, calibration, lines, compute_units, note)
+    with canvas.style():
+        figure = canvas.new_figure(height_in)
+        axes = _log_axes(figure, caption, title, _limits(drawn, by_edge, lines))
+        axes.set_xlabel("CIA (useful flop per access)")
+        axes.set_ylabel("Performance (GFLOP/s)")
+        picture = _Roofline(axes)
+        picture.draw_zones(lines, by_edge[max(edges)])
+        picture.draw_roofs(by_edge, lines)
+        picture.draw_points(drawn)
+        picture.write_all(lines, by_edge, drawn)
+    return figure
+
+
+def figure_1(calibration: Calibration, *, block: int = 16) -> Figure:
+    """Draw the idea of a roofline, as the paper's Figure 1, with the roofs of kernel block.
+
+    Two algorithms stand under the roofs: one that memory bounds, one that computing bounds.
+    """
+    found = roofs(calibration, "block", block)
+    bytes_per_s = found.accesses_per_s * WORD_BYTES
+    ridge = found.compute_gflops * 1e9 / bytes_per_s
+    caption = (
+        f"The roofline model. Roofs of kernel block with P = {block}, one channel; "
+        f"{_calibration_text(calibration)}."
+    )
+    with canvas.style():
+        figure = canvas.new_figure(4.2)
+        x_low, x_high, top = ridge / 24, ridge * 24, found.compute_gflops
+        axes = _log_axes(figure, caption, "", (x_low, x_high, top / 20, top * 2))
+        axes.set_xlabel("Computational intensity (flop per byte)")
+        axes.set_ylabel("Performance (GFLOP/s)")
+        axes.axvspan(x_low, ridge, facecolor=canvas.SKY, alpha=0.22, gid="zone-memory", lw=0)
+        axes.axvspan(
+            ridge, x_high, facecolor=canvas.ORANGE, alpha=0.16, gid="zone-compute", lw=0
+        )
+        axes.plot(
+            [x_low, ridge, x_high], [x_low * bytes_per_s / 1e9, top, top],
+            color=canvas.INK, linewidth=2, gid="roof",
+        )  # fmt: skip
+        picture = _Roofline(axes)
+        picture.write(
+            f"compute roof: {top:.3g} GFLOP/s",
+            x_high,
+            top,
+            dx=-4,
+            dy=4,
+            ha="right",
+            va="bottom",
+        )
+        picture.mark_ridge(ridge, top, f"ridge point: {ridge:.2g} flop per byte")
+        for number, x, marker in ((1, ridge / 6, "o"), (2, ridge * 4, "s")):
+            y = min(top, x * bytes_per_s / 1e9)
+            axes.plot(
+                [x, x], [top / 20, y], color=canvas.GREY, linewidth=0.8, linestyle=":", zorder=1
+            )
+            axes.plot(
+                [x], [y], marker=marker, color=canvas.VERMILION, markersize=8, linestyle="none",
+                gid=f"algorithm-{number}", zorder=5,
+            )  # fmt: skip
+            picture.write(f"Algorithm {number}", x, y, dx=8, dy=-8, ha="left", va="top")
+        picture.write("memory-bound", math.sqrt(x_low * ridge), top * 1.6, ha="center")
+        picture.write("compute-bound", math.sqrt(ridge * x_high), top * 1.6, ha="center")
+        picture.write_along(
+            f"bandwidth roof: {bytes_per_s / 1e9:.3g} GB/s",
+            ridge / 5, ridge, bytes_per_s / 1e9,
+        )  # fmt: skip
+    return figure
+
+
+def figure_4(calibration: Calibration, *, block: int = 16) -> Figure:
+    """Draw the zones of time and energy alone, as the paper's Figure 4."""
+    return roofline_figure([], calibration, blocks=(block,), height_in=4.6)
+
+
+def figure_5(points: Iterable[Point], calibration: Calibration) -> Figure:
+    """Draw three matrices, as the paper's Figure 5.
+
+    Parameters
+    ----------
+    points : iterable of Point
+        Those of other matrices than `FIGURE_5_MATRICES` are left out.
+    calibration : Calibration
+    """
+    chosen = [p for p in points if p.name in FIGURE_5_MATRICES]
+    return roofline_figure(chosen, calibration)
+
+
+def figure_6(points: Iterable[Point], calibration: Calibration, *, note: str = "") -> Figure:
+    """Draw kernel block on all matrices, with 8×8 and 16×16 tiles, as the paper's Figure 6.
+
+    Only the widest tiles carry names: a name stands right of or above its narrower tiles.
+    """
+    blocked = [p for p in points if p.series == "block"]
+    widest = max((p.parameter or 0 for p in blocked), default=16)
+    named = [replace(p, is_labelled=p.parameter == widest) for p in blocked]
+    return roofline_figure(named, calibration, note=note, height_in=7.6)
+
+
+# What is drawn.
+
+
+@dataclass(frozen=True)
+class _Look:
+    title: str
+    color: str
+    marker: str
+    size: float
+
+
+def _look(point: Point) -> _Look:
+    series, parameter = point.series, point.parameter
+    if series == "scalar":
+        return _Look("Scalar", canvas.BLUE, "o", 6.0)
+    markers = {4: ("<", canvas.PURPLE), 8: ("^", canvas.ORANGE), 32: ("p", canvas.SKY)}
+    marker, color = markers.get(parameter or 16, ("s", canvas.VERMILION))
+    edge = "" if parameter is None else f" {parameter}×{parameter}"
+    if series == "block_max":
+        return _Look(f"BlockMax{edge}", canvas.GREEN, "D", 5.0)
+    if point.is_least:
+        return _Look(f"Block{edge} at least", canvas.GREY, marker, 3.5)
+    return _Look(f"Block{edge}", color, marker, 6.0)
+
+
+def _marker(point: Point) -> dict[str, Any]:
+    look = _look(point)
+    return {
+        "linestyle": "none",
+        "marker": look.marker,
+        "markersize": look.size,
+        "color": look.color,
+        "fillstyle": _FILL[point.origin],
+        "markerfacecoloralt": "white",
+        "markeredgewidth": 1.1 if look.size > 4 else 0.7,
+    }
+
+
+class _Roofline:
+    """Draws into axes and remembers where text stands."""
+
+    def __init__(self, axes: Axes) -> None:
+        self.axes = axes
+        self.taken: list[Box] = []
+        self.lines: list[tuple[tuple[float, float], tuple[float, float]]] = []
+        self.x_low, self.x_high = axes.get_xlim()
+        self.y_low, self.y_high = axes.get_ylim()
+
+    @property
+    def _pixels_per_pt(self) -> float:
+        return float(self.axes.figure.dpi) / 72
+
+    # Lines and areas.
+
+    def draw_zones(self, lines: EnergyLines, block: Roofs) -> None:
+        """Shade what lies under the roofs of Block and above Scalar's peak."""
+        slope, top = block.giga_accesses_per_s, block.compute_gflops
+        peak, equal = (min(v, top) for v in (lines.scalar_gflops, lines.equal_energy_gflops))
+        if peak < equal:
+            self._fill("zone-red", [peak, equal], slope, _RED_ZONE)
+        if equal < top:
+            self._fill("zone-green", [equal, top], slope, _GREEN_ZONE)
+
+    def _fill(
+        self, gid: str, heights: list[float], slope: float, zone: tuple[str, float, str]
+    ) -> None:
+        low, high = heights
+        x = (low / slope, self.x_high, self.x_high, high / slope)
+        self.axes.fill(x, (low, low, high, high), gid=gid, zorder=0.5, **_zone_look(*zone))
+
+    def draw_roofs(self, by_edge: Mapping[int, Roofs], lines: EnergyLines) -> None:
+        """Draw access and compute roofs, and the two lines of energy."""
+        for number, found in enumerate(_distinct(by_edge.values(), "accesses_per_s")):
+            top = max(r.compute_gflops for r in by_edge.values())
+            end = top / found.giga_accesses_per_s
+            start = max(self.x_low, self.y_low / found.giga_accesses_per_s)
+            self._line(
+                [start, end], [start * found.giga_accesses_per_s, top],
+                gid=f"roof-access-{number}", color=canvas.INK, linewidth=1.8,
+            )  # fmt: skip
+        for P, found in by_edge.items():
+            self._line(
+                [found.ridge_cia, self.x_high], [found.compute_gflops] * 2,
+                gid=f"roof-block{P}", color=canvas.INK, linewidth=1.8,
+            )  # fmt: skip
+        self._line(
+            [self.x_low, self.x_high], [lines.scalar_gflops] * 2,
+            gid="line-p1", **_P1_LINE,
+        )  # fmt: skip
+        self._line(
+            [self.x_low, self.x_high], [lines.equal_energy_gflops] * 2,
+            gid="line-p2", **_P2_LINE,
+        )  # fmt: skip
+        self._line(
+            [lines.min_cia_energy] * 2, [self.y_low, lines.equal_energy_gflops],
+            gid="line-min-cia", color=canvas.GREEN, linewidth=1.1, linestyle=":",
+        )  # fmt: skip
+
+    def _line(self, x: list[float], y: list[float], **how: Any) -> None:
+        self.axes.plot(x, y, zorder=2, **how)
+        self.lines.append(((x[0], y[0]), (x[1], y[1])))
+
+    def draw_points(self, points: Sequence[Point]) -> None:
+        """Draw the points; a hairline joins two views of one product."""
+        first: dict[tuple[str, str, int | None], Point] = {}
+        for point in points:
+            look = _look(point)
+            self.axes.plot(
+                [point.cia], [point.gflops], zorder=4, **_marker(point),
+                gid=_gid("point", point.origin, *map(str, point.key)),
+            )  # fmt: skip
+            if point.cia_bounds is not None:
+                self.axes.plot(
+                    point.cia_bounds, [point.gflops] * 2, color=look.color, linewidth=0.9,
+                    marker="|", markersize=4, zorder=3,
+                    gid=_gid("bounds", point.origin, *map(str, point.key)),
+                )  # fmt: skip
+                left, right = ((cia, point.gflops) for cia in point.cia_bounds)
+                self.lines.append((left, right))
+            other = first.setdefault(point.key, point)
+            if other is not point:
+                self.axes.plot(
+                    [other.cia, point.cia], [other.gflops, point.gflops],
+                    color=look.color, linewidth=0.6, zorder=3,
+                )  # fmt: skip
+
+    # Text.
+
+    def write_all(
+        self, lines: EnergyLines, by_edge: Mapping[int, Roofs], points: Sequence[Point]
+    ) -> None:
+        """Write what the lines and zones are, the legend, and the names of the points."""
+        widest = by_edge[max(by_edge)]
+        for P, found in by_edge.items():
+            what = "compute roof Block " if found is widest else ""
+            self.write(
+                f"{what}{P}×{P}: {found.compute_gflops:.3g} GFLOP/s",
+                self.x_high, found.compute_gflops, dx=-4, dy=9 if found is widest else 3,
+                ha="right", va="bottom",
+            )  # fmt: skip
+        self.mark_ridge(
+            widest.ridge_cia, widest.compute_gflops,
+            f"ridge point: CIA {widest.ridge_cia:.3g}",
+        )  # fmt: skip
+        for found in _distinct(by_edge.values(), "accesses_per_s"):
+            start = max(self.x_low, self.y_low / found.giga_accesses_per_s)
+            self.write_along(
+                f"access roof: {found.giga_accesses_per_s:.3g} Gaccess/s",
+                start, found.ridge_cia, found.giga_accesses_per_s, avoid=points,
+            )  # fmt: skip
+        self.write(
+            f"CIA {lines.min_cia_energy:.3g}: less\nenergy from here",
+            lines.min_cia_energy, self.y_low, dx=4, dy=5, ha="left", va="bottom",
+        )  # fmt: skip
+        if len(points) > _CROWDED:
+            self._write_legend(points, _zone_handles(lines, widest))
+        else:
+            self._write_zones(lines, widest)
+            self._write_legend(points, [])
+        self._write_names(points)
+
+    def _write_zones(self, lines: EnergyLines, block: Roofs) -> None:
+        self.write(
+            _p2_text(lines),
+            self.x_high, lines.equal_energy_gflops, dx=-4, dy=3, ha="right", va="bottom",
+        )  # fmt: skip
+        self.write(
+            _p1_text(lines),
+            self.x_high, lines.scalar_gflops, dx=-4, dy=-3, ha="right", va="top",
+        )  # fmt: skip
+        if lines.equal_energy_gflops < block.compute_gflops:
+            self.write(
+                _GREEN_TEXT, self.x_high, lines.equal_energy_gflops,
+                dx=-4, dy=17, ha="right", va="bottom",
+            )  # fmt: skip
+        if lines.scalar_gflops < lines.equal_energy_gflops:
+            self.write(
+                _RED_TEXT, self.x_high, lines.scalar_gflops,
+                dx=-4, dy=-15, ha="right", va="top",
+            )  # fmt: skip
+
+    def mark_ridge(self, x: float, y: float, text: str) -> None:
+        """Mark where two roofs meet."""
+        self.axes.plot(
+            [x], [y], marker="v", markersize=7, color=canvas.INK, linestyle="none", zorder=3,
+            gid="ridge",
+        )  # fmt: skip
+        self.write(text, x, y, dx=-8, ha="right")
+
+    def write(
+        self,
+        text: str,
+        x: float,
+        y: float,
+        *,
+        dx: float = 0.0,
+        dy: float = 0.0,
+        ha: str = "left",
+        va: str = "center",
+    ) -> Text:
+        """Write text some points away from a place, and keep others off it."""
+        written = self.axes.annotate(
+            text, (x, y), xytext=(dx, dy), textcoords="offset points", ha=ha, va=va,
+            fontsize=_FONT_PT, color=canvas.INK, zorder=5, gid=_gid("text", text),
+        )  # fmt: skip
+        self.taken.append(Box.of(written.get_window_extent()))
+        return written
+
+    def write_along(
+        self, text: str, start: float, end: float, slope: float, avoid: Sequence[Point] = ()
+    ) -> None:
+        """Write text above the line `y = slope · x`, where it covers the least."""
+        to_pixels = self.axes.transData.transform
+        (x0, y0), (x1, y1) = to_pixels([(start, start * slope), (end, end * slope)])
+        angle = math.atan2(y1 - y0, x1 - x0)
+        up = (-math.sin(angle), math.cos(angle))
+        written = self.axes.annotate(
+            text, (start, start * slope), xytext=(3.0 * up[0], 3.0 * up[1]),
+            textcoords="offset points", ha="center", va="bottom", fontsize=_FONT_PT,
+            color=canvas.INK, zorder=5, gid=_gid("text", text),
+        )  # fmt: skip
+        length = float(written.get_window_extent().width)
+        written.set(rotation=math.degrees(angle), rotation_mode="anchor")
+        pixels = [to_pixels((p.cia, p.gflops)) for p in avoid]
+        markers = [Box.around(x, y, 6.0) for x, y in pixels]
+        near = [Box.around(x, y, 20 * self._pixels_per_pt) for x, y in pixels]
+        crossing = [line for line in self.lines if line[0][1] == line[1][1]]
+
+        def covered(part: float) -> tuple[int, int, float]:
+            middle = (x0 + part * (x1 - x0), y0 + part * (y1 - y0))
+            boxes = self._chain(middle, angle, length)
+            ends = [tuple(map(tuple, to_pixels(line))) for line in crossing]
+            hits = sum(box.overlaps(m) for box in boxes for m in (*markers, *self.taken))
+            hits += sum(box.meets_line(*line) for box in boxes for line in ends)
+            return hits, sum(box.overlaps(m) for box in boxes for m in near), abs(part - 0.5)
+
+        margin = 0.5 * length / math.hypot(x1 - x0, y1 - y0)
+        parts = [p / 40 for p in range(41) if margin < p / 40 < 1 - margin] or [0.5]
+        part = min(parts, key=covered)
+        middle = math.exp((1 - part) * math.log(start) + part * math.log(end))
+        written.xy = (middle, middle * slope)
+        self.taken += self._chain(tuple(to_pixels(written.xy)), angle, length)
+
+    def _chain(self, middle: tuple[float, float], angle: float, length: float) -> list[Box]:
+        """Small boxes along a slanted line of text: its upright frame holds much more."""
+        height = 1.4 * _FONT_PT * self._pixels_per_pt
+        away = 3.0 * self._pixels_per_pt + height / 2
+        x, y = middle[0] - away * math.sin(angle), middle[1] + away * math.cos(angle)
+        count = max(2, round(length / height))
+        along = [(i / count - 0.5) * length for i in range(count + 1)]
+        return [
+            Box.around(x + a * math.cos(angle), y + a * math.sin(angle), 0.6 * height)
+            for a in along
+        ]
+
+    def _write_legend(self, points: Sequence[Point], others: Sequence[Artist]) -> None:
+        from matplotlib.lines import Line2D
+
+        handles: list[Line2D] = []
+        seen = set()
+        for point in sorted(points, key=lambda p: (SERIES.index(p.series), p.parameter or 0)):
+            look = _look(point)
+            entry = (look.title, point.origin)
+            if entry in seen:
+                continue
+            seen.add(entry)
+            label = f"{look.title}, {point.origin}"
+            handles.append(Line2D([], [], label=label, **_marker(point)))
+        if not handles:
+            return
+        legend = self.axes.legend(
+            handles=[*handles, *others], loc="upper left", framealpha=1.0,
+            edgecolor=canvas.PALE, borderpad=0.5, handletextpad=0.3, labelspacing=0.35,
+        )  # fmt: skip
+        self.taken.append(Box.of(legend.get_window_extent()))
+
+    def _write_names(self, points: Sequence[Point]) -> None:
+        named: dict[tuple[str, str, int | None], Point] = {}
+        for point in points:
+            if point.is_labelled and (point.key not in named or point.origin != "modelled"):
+                named[point.key] = point
+        written, left_out = place_labels(
+            self.axes,
+            [Anchor(p.name, p.cia, p.gflops) for p in named.values()],
+            obstacles=self.taken,
+            markers=[(p.cia, p.gflops) for p in points if not p.is_least],
+            lines=self.lines,
+            font_pt=_FONT_PT,
+            color=canvas.INK,
+        )
+        for label in written:
+            label.set_gid(_gid("label", label.get_text()))
+        if left_out:
+            self.axes.text(
+                0.99, 0.98, f"no room for the names of {', '.join(left_out)}", ha="right",
+                va="top", transform=self.axes.transAxes, fontsize=_FONT_PT, color=canvas.GREY,
+            )  # fmt: skip
+
+
+def _zone_handles(lines: EnergyLines, block: Roofs) -> list[Artist]:
+    """Entries of the legend for lines and zones, where the picture has no room for them."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Artist] = [
+        Line2D([], [], label=_p2_text(lines), **_P2_LINE),
+        Line2D([], [], label=_p1_text(lines), **_P1_LINE),
+    ]
+    if lines.equal_energy_gflops < block.compute_gflops:
+        handles.append(Patch(label=_GREEN_TEXT, **_zone_look(*_GREEN_ZONE)))
+    if lines.scalar_gflops < lines.equal_energy_gflops:
+        handles.append(Patch(label=_RED_TEXT, **_zone_look(*_RED_ZONE)))
+    return handles
+
+
+def _p1_text(lines: EnergyLines) -> str:
+    return f"peak of Scalar, P1: {lines.scalar_gflops:.3g} GFLOP/s"
+
+
+def _p2_text(lines: EnergyLines) -> str:
+    return f"P2/P1 × Scalar's peak: {lines.equal_energy_gflops:.3g} GFLOP/s"
+
+
+def _zone_look(color: str, alpha: float, hatch: str) -> dict[str, Any]:
+    from matplotlib.colors import to_rgba
+
+    return {
+        "facecolor": to_rgba(color, alpha),
+        "hatch": hatch or None,
+        "edgecolor": to_rgba(color, 0.55 if hatch else 0.0),
+        "linewidth": 0,
+    }
+
+
+def _log_axes(
+    figure: Figure, caption: str, title: str, limits: tuple[float, float, float, float]
+) -> Axes:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    canvas.write_caption(figure, caption)
+    x_low, x_high, y_low, y_high = limits
+    width, height = figure.get_figwidth(), figure.get_figheight()
+    bottom = canvas.caption_room(figure, caption) + 0.48 / height
+    top = 1 - (0.34 if title else 0.14) / height
+    axes = figure.add_axes((0.62 / width, bottom, 1 - 0.80 / width, top - bottom))
+    axes.set(xscale="log", yscale="log", xlim=(x_low, x_high), ylim=(y_low, y_high))
+    for axis, ticks in (
+        (axes.xaxis, _ticks(x_low, x_high)),
+        (axes.yaxis, _ticks(y_low, y_high)),
+    ):
+        axis.set_major_locator(FixedLocator(ticks))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.grid(visible=True, color=canvas.PALE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    if title:
+        axes.set_title(title, loc="left")
+    return axes
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten between two bounds.
+
+    >>> _ticks(0.3, 6.0)
+    [0.5, 1.0, 2.0, 5.0]
+    """
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = (float(f"{m}e{k}") for k in decades for m in (1, 2, 5))
+    return [tick for tick in ticks if low <= tick <= high]
+
+
+def _limits(
+    points: Sequence[Point], by_edge: Mapping[int, Roofs], lines: EnergyLines
+) -> tuple[float, float, float, float]:
+    """Bounds of both axes: all points, both zones, the ridge, and room for text."""
+    cias = [cia for p in points for cia in (p.cia, *(p.cia_bounds or ()))]
+    cias.append(lines.min_cia_energy)
+    rates = [p.gflops for p in points] + [lines.scalar_gflops]
+    ridge = max(r.ridge_cia for r in by_edge.values())
+    top = max(r.compute_gflops for r in by_edge.values())
+    return (
+        min(cias) / 1.6,
+        max(1.8 * ridge, 1.5 * max(cias)),
+        min(rates) / (1.9 if points else 4.0),
+        max(2.2 * top, 1.5 * max(rates)),
+    )
+
+
+def _edges(points: Sequence[Point]) -> tuple[int, ...]:
+    return tuple(sorted({p.parameter for p in points if p.parameter and p.series != "scalar"}))
+
+
+def _distinct(found: Iterable[Roofs], name: str) -> list[Roofs]:
+    return list({getattr(r, name): r for r in found}.values())
+
+
+def _caption(
+    points: Sequence[Point],
+    calibration: Calibration,
+    lines: EnergyLines,
+    compute_units: int,
+    note: str,
+) -> str:
+    units = "one compute unit" if compute_units == 1 else f"{compute_units} compute units"
+    origins = {p.origin for p in points}
+    fills = {
+        "filled": sorted(origins & {"measured", "published"}),
+        "half filled": sorted(origins & {"emulated"}),
+        "open": sorted(origins & {"modelled"}),
+    }
+    scalar, block = (roofs(calibration, kernel) for kernel in ("scalar", "block"))
+    has_scalar = any(p.series == "scalar" for p in points)
+    is_apart = has_scalar and scalar.access_bytes != block.access_bytes
+    marks = ", ".join(
+        f"{fill}: {' and '.join(names)}" for fill, names in fills.items() if names
+    )
+    parts = [
+        f"Lines and zones are modelled: {_calibration_text(calibration)}, {units}",
+        f"P1 = {lines.scalar_power_w:.3g} W, P2 = {lines.block_power_w:.3g} W",
+        "Gaccess/s: 10⁹ accesses of Block a second",
+        is_apart
+        and f"An access of Scalar is {scalar.access_bytes} bytes, many to a word, so its "
+        "points stand under its peak alone",
+        marks and f"Points {marks}",
+        any(p.cia_bounds for p in points) and "Bars: what a density in whole per cent may mean",
+        any(p.is_least for p in points)
+        and "At least: as if each 16×16 tile held four tiles of 8×8",
+        note.rstrip("."),
+    ]
+    return ". ".join(part for part in parts if part) + "."
+
+
+def _calibration_text(calibration: Calibration) -> str:
+    return f"calibration {calibration.name}, {calibration.title}"
+
+
+def _gid(*parts: str) -> str:
+    """Return a name for a part of a picture that is also a valid id in SVG."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(parts))

@@ -1,0 +1,247 @@
+"""Predictions of a matrix: what is counted, what it costs, what is chosen and warned of."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from spmv_fpga.errors import MatrixError, SpmvFpgaError
+from spmv_fpga.formats import format_stats, stats
+from spmv_fpga.matrices import load_matrix, open_matrix
+from spmv_fpga.roofline import choose, load_calibration, predict
+from spmv_fpga.roofline.predict import LEAST_SAMPLING_ERROR
+
+
+def test_candidates_are_scalar_and_every_block():
+    found = predict("gallery:poisson2d:n=30")
+    kinds = [(c.workload.kernel, c.workload.parameter) for c in found.candidates]
+    assert kinds == [("scalar", 16), ("block", 4), ("block", 8), ("block", 16), ("block", 32)]
+
+
+def test_counts_are_those_of_format_stats():
+    A = load_matrix("gallery:powerlaw:n=700")
+    expected = format_stats(A, blocks=(8, 32), slices=(4,))
+    found = predict(A, blocks=(8, 32), slices=(4,)).candidates
+    for candidate, counted in zip(found, expected, strict=True):
+        work = candidate.workload
+        assert (work.num_stored, work.bytes, work.matrix_bytes) == (
+            counted.num_stored, counted.bytes, counted.matrix_bytes,
+        )  # fmt: skip
+
+
+def test_the_best_are_those_with_the_least_time_and_energy():
+    found = predict("gallery:poisson2d:n=100")
+    times = [c.time_s.value for c in found.candidates]
+    energies = [c.energy_j.value for c in found.candidates]
+    assert times[found.best_time] == min(times)
+    assert energies[found.best_energy] == min(energies)
+
+
+def test_a_stencil_wants_small_tiles_and_a_dense_band_large_ones():
+    assert choose("gallery:poisson2d:n=200").workload.parameter == 4
+    assert choose("gallery:banded:n=9000,bandwidth=400").workload.parameter == 16
+
+
+def test_scattered_single_entries_want_the_scalar_kernel():
+    rng = np.random.default_rng(1)
+    rows = np.arange(100_000)
+    A = csr_array((np.ones(100_000, np.float32), (rows, rng.permutation(100_000))))
+    assert choose(A, block=16).workload.kernel == "scalar"
+
+
+def test_a_given_block_leaves_no_other_to_choose():
+    assert choose("gallery:banded:n=9000,bandwidth=400", block=8).workload.block == 8
+
+
+def test_time_and_energy_may_choose_differently():
+    # At 10.5 % Block is a little faster, and takes more power than that saves.
+    A = load_matrix("twin:custom:n=5000,nnz=500000,density=10.5")
+    found = {goal: choose(A, block=16, goal=goal) for goal in ("time", "energy")}
+    assert found["time"].workload.kernel == "block"
+    assert found["energy"].workload.kernel == "scalar"
+
+
+def test_an_unknown_goal_is_refused():
+    with pytest.raises(SpmvFpgaError, match="it must be 'time' or 'energy'"):
+        choose("twin:ex9", goal="beauty")
+
+
+def test_the_paper_calibration_knows_one_access_size_a_block():
+    found = predict("twin:ex9", calibration="paper", blocks=(16,)).candidates
+    assert [c.workload.access_bytes for c in found] == [4, 64]
+
+
+def test_the_document_has_the_keys_that_programs_rely_on():
+    document = predict("twin:ex9").to_json()
+    text = json.dumps(document, allow_nan=False)
+    assert json.loads(text) == document
+    assert {"matrix", "candidates", "best_time", "best_energy", "warnings"} <= set(document)
+    assert document["matrix"]["nnz"] == 51417
+    for candidate in document["candidates"]:
+        assert {
+            "kernel", "block", "slice", "compute_units", "num_stored", "density", "cia",
+            "access_bytes", "accesses", "matrix_bytes", "bytes", "bound", "time_s", "gflops",
+            "power_w", "energy_j",
+        } <= set(candidate)  # fmt: skip
+        for key in ("time_s", "gflops", "power_w", "energy_j"):
+            assert candidate[key]["origin"] == "modelled"
+            assert candidate[key]["low"] <= candidate[key]["value"] <= candidate[key]["high"]
+
+
+def test_an_empty_matrix_is_predicted_without_a_rate():
+    document = predict(csr_array((5, 5), dtype=np.float32)).to_json()
+    json.dumps(document, allow_nan=False)
+    assert all(c["gflops"]["value"] is None for c in document["candidates"])
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 7), (7, 0)])
+def test_a_matrix_without_rows_or_columns_is_predicted(shape):
+    assert len(predict(csr_array(shape, dtype=np.float32)).candidates) == 5
+
+
+def test_a_matrix_too_wide_for_the_chip_is_warned_of():
+    wide = csr_array((np.ones(1, np.float32), ([0], [300_000])), shape=(1, 400_000))
+    found = predict(wide, blocks=(16,)).warnings
+    assert any("cols is 400000; calibration u50 covers 1 to 262144" in w for w in found)
+
+
+def test_a_matrix_too_large_for_a_bank_is_warned_of():
+    # A tile of 32·32 takes 4 KiB: 65536 of them fill 256 MiB.
+    diagonal = np.arange(0, 70_000 * 32, 32)
+    A = csr_array(
+        (np.ones(70_000, np.float32), (diagonal, diagonal)), shape=(70_000 * 32, 70_000 * 32)
+    )
+    found = predict(A, blocks=(32,), slices=()).warnings
+    assert any("a bank of board u50 has 268435456" in w for w in found)
+
+
+def test_nothing_to_predict_is_refused():
+    with pytest.raises(SpmvFpgaError, match="give a block or a slice"):
+        predict("twin:ex9", blocks=(), slices=())
+
+
+def test_an_unknown_matrix_is_refused():
+    with pytest.raises(MatrixError):
+        predict("twin:nothing")
+
+
+def test_a_given_clock_changes_what_the_clock_binds():
+    slow, fast = (
+        predict("twin:ex9", clock_hz=f, blocks=()).candidates[0].terms["slots"]
+        for f in (100e6, 200e6)
+    )
+    assert slow == pytest.approx(2 * fast)
+
+
+# Cost
+
+
+def test_every_entry_is_looked_at_once_for_each_block(monkeypatch):
+    looked_at = []
+    count = stats.count_blocks
+
+    def counting(csr, block):
+        looked_at.append((block, csr.nnz))
+        return count(csr, block)
+
+    monkeypatch.setattr(stats, "count_blocks", counting)
+    A = load_matrix("gallery:powerlaw:n=3000")
+    predict(A)
+    assert looked_at == [(P, A.nnz) for P in (4, 8, 16, 32)]
+
+
+def test_a_prediction_allocates_nothing_of_the_size_of_the_entries():
+    A = load_matrix("gallery:banded:n=3000,bandwidth=200")
+    predict(A)
+    tracemalloc.start()
+    predict(A)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < A.data.nbytes / 4
+
+
+def test_a_sample_looks_at_its_strips_only(monkeypatch):
+    from spmv_fpga.roofline.predict import count_blocks
+
+    looked_at = []
+
+    def counting(csr, block):
+        looked_at.append(csr.nnz)
+        return count_blocks(csr, block)
+
+    # The package's name `predict` is the function; its module is reached by this one.
+    monkeypatch.setitem(predict.__globals__, "count_blocks", counting)
+    A = load_matrix("gallery:banded:n=20000,bandwidth=50")
+    found = predict(A, sample_rows=320)
+    assert found.sampled_rows == 320
+    assert sum(looked_at) < 4 * 0.02 * A.nnz
+
+
+# Sampling
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "gallery:powerlaw:n=20000",
+        "gallery:poisson3d:n=25",
+        "gallery:banded:n=20000,bandwidth=50",
+        "twin:thread",
+    ],
+)
+def test_a_sample_keeps_to_the_error_that_it_states(spec):
+    matrix = open_matrix(spec)
+    exact = [c.workload.num_stored for c in predict(matrix).candidates]
+    kept = total = 0
+    for seed in range(20):
+        found = predict(matrix, sample_rows=1000, seed=seed)
+        assert found.sampled_rows < 1100
+        for candidate, true in zip(found.candidates[1:], exact[1:], strict=True):
+            work = candidate.workload
+            kept += abs(work.num_stored / true - 1) <= work.count_error
+            total += 1
+    assert total == 80
+    assert kept >= 74  # 95 % of 80 is 76
+
+
+def test_row_lengths_are_counted_exactly_also_in_a_sample():
+    matrix = open_matrix("gallery:powerlaw:n=20000")
+    whole, sampled = predict(matrix), predict(matrix, sample_rows=500)
+    assert sampled.candidates[0].workload == whole.candidates[0].workload
+
+
+def test_a_sample_says_what_it_may_be_off_by():
+    found = predict("gallery:powerlaw:n=20000", sample_rows=500)
+    worst = max(c.workload.count_error for c in found.candidates)
+    assert worst > LEAST_SAMPLING_ERROR
+    assert f"within {worst:.1%} at 95 %" in found.warnings[0]
+    assert found.to_json()["sampled_rows"] == found.sampled_rows
+
+
+def test_a_sample_of_all_rows_is_no_sample():
+    found = predict("twin:ex9", sample_rows=10_000)
+    assert found.sampled_rows is None
+    assert all(c.workload.count_error == 0 for c in found.candidates)
+
+
+def test_the_same_seed_gives_the_same_sample():
+    first, second = (
+        predict("gallery:powerlaw:n=20000", sample_rows=500, seed=4).to_json() for _ in "ab"
+    )
+    assert first == second
+
+
+@pytest.mark.parametrize("rows", [0, -5])
+def test_a_sample_of_nothing_is_refused(rows):
+    with pytest.raises(SpmvFpgaError, match="it must be 1 or more"):
+        predict("twin:ex9", sample_rows=rows)
+
+
+def test_a_calibration_may_be_given_as_a_file(tmp_path):
+    load_calibration("u50").with_clock(123e6).save(tmp_path / "own.toml")
+    found = predict("twin:ex9", calibration=tmp_path / "own.toml")
+    assert found.calibration.rate("clock_hz").value == 123e6
