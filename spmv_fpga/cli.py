@@ -21,6 +21,7 @@ from .commands.collection import matrices_group
 from .commands.doctor import doctor
 from .commands.energy import energy_group
 from .commands.products import convert, run_command, verify_command
+from .commands.roofline import bandwidth_command, paper_command, predict_command, roofline_group
 from .errors import SpmvFpgaError, VerificationError
 from .version import __version__
 
@@ -44,6 +45,10 @@ for command in (
     run_command,
     convert,
     verify_command,
+    predict_command,
+    roofline_group,
+    paper_command,
+    bandwidth_command,
     render,
     xclbin_command,
     info,

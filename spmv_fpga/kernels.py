@@ -78,7 +78,7 @@ class Kernel:
         Folder, command-line value and key everywhere: `scalar` or `block`.
     title : str
     format : str
-        Key of the storage format that it reads.
+        Key of the storage format that it reads; empty where it multiplies nothing.
     sources : tuple of str
         Hand-written headers, from its own folder or from `common/`.
     parameters : tuple of Parameter
@@ -144,12 +144,24 @@ class Kernel:
 
 
 def kernel_names() -> tuple[str, ...]:
-    """Return the names of all kernels.
+    """Return the names of the kernels that multiply.
 
     >>> kernel_names()
     ('block', 'scalar')
     """
+    return tuple(name for name in template_names() if load_kernel(name).format)
+
+
+def template_names() -> tuple[str, ...]:
+    """Return the names of all kernels, those that only measure included."""
     return tuple(sorted(p.parent.name for p in data_dir("hls_templates").glob("*/kernel.toml")))
+
+
+def load_product_kernel(name: str) -> Kernel:
+    """Read the description of a kernel that multiplies; raises as `load_kernel`."""
+    if name not in kernel_names():
+        raise KernelSpecError(f"kernel is {name!r}; it must be {' or '.join(kernel_names())}.")
+    return load_kernel(name)
 
 
 @cache
@@ -161,7 +173,7 @@ def load_kernel(name: str) -> Kernel:
     KernelSpecError
         If there is no such kernel, or its `kernel.toml` is wrong.
     """
-    if name not in kernel_names():
+    if name not in template_names():
         raise KernelSpecError(f"kernel is {name!r}; it must be {' or '.join(kernel_names())}.")
     path = data_dir("hls_templates") / name / "kernel.toml"
     try:

@@ -7,6 +7,7 @@ never a time of the card.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import sys
@@ -32,12 +33,14 @@ from .errors import (
     XclbinError,
 )
 from .figures import Figure, median, unknown
-from .formats import FORMATS, SparseFormat
+from .formats import BLOCK_SIZES, FORMATS, SparseFormat
 from .formats.blocked_ell import check_block
 from .formats.sliced_ell import check_slice_size
-from .kernels import load_kernel
+from .kernels import load_kernel, load_product_kernel
 from .matrices import Matrix, Progress, open_matrix
 from .metering import Metered, PowerWindow, Source, choose_source, resting_power
+from .roofline.model import Prediction
+from .roofline.predict import predict
 from .runtime import Card, check_fit, open_device
 from .runtime.environment import card_environment, has_card
 from .timing import Products, Timing, launch_for, measure_times
@@ -47,7 +50,9 @@ from .toolchain.paths import find_xclbin
 from .vectors import DEFAULT_X, make_x
 from .version import __version__
 
+_DEFAULT_BLOCK, _DEFAULT_SLICE = 16, 16
 MODES = ("auto", "hw", "hw_emu", "sw_emu", "reference")
+_GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 _EMULATION_VARIABLE = "XCL_EMULATION_MODE"
 _CARD_WARMUP_S, _CARD_MEASURE_S = 120.0, 180.0
 """Favaro et al. 2023, section 4.1: 2 minutes of warm-up, 3 minutes of measurement."""
@@ -89,6 +94,8 @@ class RunOptions:
         `auto`, `none`, `xrt`, `rapl`, `nvml` or `replay:FILE`.
     require_energy : bool
         Refuse to run where energy cannot be measured.
+    calibration : str
+        Calibration of the model: `u50`, `paper` or a file.
     clock_hz : float or None
     """
 
@@ -108,6 +115,7 @@ class RunOptions:
     baseline: str = "auto"
     power: str = "auto"
     require_energy: bool = False
+    calibration: str = "u50"
     clock_hz: float | None = None
 
 
@@ -127,6 +135,10 @@ class RunResult:
     error : VerificationError or None
         Why y is wrong.
     fpga, cpu : dict of str to Figure
+    model : Prediction
+        What the model says of the same product.
+    calibration : str
+        Calibration of the model.
     fpga_power, cpu_power : dict
         Sensor, boundary, verdict and samples of the energies; empty where there are none.
     cpu_library, cpu_threads
@@ -146,6 +158,8 @@ class RunResult:
     error: VerificationError | None
     fpga: dict[str, Figure]
     cpu: dict[str, Figure]
+    model: Prediction
+    calibration: str
     fpga_power: dict[str, Any]
     cpu_power: dict[str, Any]
     cpu_library: str | None
@@ -200,14 +214,13 @@ class _Sources:
     is_card_named: bool
 
 
-def _choose_sources(options: RunOptions, mode: str) -> _Sources:
+def _choose_sources(options: RunOptions, mode: str, cpu: Source) -> _Sources:
     """Find the sensors; refuse where energy is required and cannot be had."""
     is_named = options.power == "xrt"
     if mode == "hw" or is_named or options.power.startswith("replay:"):
         card = choose_source(options.power, "card")
     else:
         card = Source(None, f"mode {mode} draws no power of a card")
-    cpu = choose_source(options.power, "cpu")
     if options.baseline == "none":
         cpu = Source(None, "no baseline was asked for")
     if options.require_energy:
@@ -259,6 +272,7 @@ def run(
             f"cu is {options.compute_units}; this version runs one compute unit; take --cu 1."
         )
     _check_parameters(options)
+    cpu_source = choose_source(options.power, "cpu")  # first: it may be no source at all
     given = containers.read(options.xclbin) if options.xclbin else None
     clock = _Clock()
     step("loading the matrix")
@@ -267,15 +281,16 @@ def run(
         lambda: open_matrix(options.matrix, options.symmetric, progress),  # type: ignore[arg-type]
     )
     x = make_x(options.x, matrix.csr.shape[1])
-    kernel = _choose_kernel(options, given)
-    parameter = _choose_parameter(kernel, options, given)
+    model = clock.time("predict_s", lambda: _predict(options, given, matrix, board))
+    kernel, parameter = model.workload.kernel, _parameter_of(model)
     load_kernel(kernel).resolve(parameter)
     step(f"converting for kernel {kernel}")
     fmt = clock.time("convert_s", lambda: _convert(kernel, matrix, parameter))
-    mode, info = _choose_mode(options, given, fmt, board, step)
+    mode = _choose_mode(options, given, fmt, board)
+    sources = _choose_sources(options, mode, cpu_source)
+    info = _choose_xclbin(options, given, fmt, board, mode, step)
     if info is not None:
         check_fit(fmt, info, mode=mode, emulation_mode=os.environ.get(_EMULATION_VARIABLE, ""))
-    sources = _choose_sources(options, mode)
     with contextlib.ExitStack() as stack:
         baseline = open_baseline(options.baseline, matrix.csr)
         if baseline is not None:
@@ -297,6 +312,8 @@ def run(
         error=error,
         fpga=_with_rates(product.figures, matrix.nnz),
         cpu=_with_rates(cpu.figures, matrix.nnz),
+        model=model,
+        calibration=options.calibration,
         fpga_power=product.power,
         cpu_power=cpu.power,
         cpu_library=baseline.library if baseline else None,
@@ -316,19 +333,44 @@ def _check_parameters(options: RunOptions) -> None:
         check_slice_size(options.slice_size)
 
 
-def _choose_kernel(options: RunOptions, given: containers.XclbinInfo | None) -> str:
-    if options.kernel != "auto":
-        return load_kernel(options.kernel).name
-    return (given.kernel_kind if given else None) or "block"
+def _predict(
+    options: RunOptions, given: containers.XclbinInfo | None, matrix: Matrix, board: Board
+) -> Prediction:
+    """Choose kernel and parameter, and predict what they will take.
+
+    What is asked for holds, then what the xclbin was built for; the rest is chosen by the
+    model, for time, among what fits a memory bank.
+    """
+    kernel, block, slice_size = options.kernel, options.block, options.slice_size
+    if kernel != "auto":
+        kernel = load_product_kernel(kernel).name
+    elif given:
+        kernel = given.kernel_kind or "block"
+    if given:
+        block, slice_size = block or given.block, slice_size or given.slice_size
+    is_free = kernel == "auto"
+    found = predict(
+        matrix,
+        calibration=options.calibration,
+        board=board.name,
+        blocks=() if kernel == "scalar" else (block,) if block else _blocks_for(is_free),
+        slices=() if kernel == "block" else (slice_size or _DEFAULT_SLICE,),
+        clock_hz=options.clock_hz,
+    )
+    fitting = [c for c in found.candidates if c.workload.bytes <= board.bank_bytes]
+    return min(fitting or found.candidates, key=lambda c: c.time_s.value or math.inf)
 
 
-def _choose_parameter(
-    kernel: str, options: RunOptions, given: containers.XclbinInfo | None
-) -> dict[str, int]:
-    """Return the kernel's block or slice: as asked for, else as the xclbin has it, else 16."""
-    if kernel == "block":
-        return {"block": options.block or (given.block if given else None) or 16}
-    return {"slice": options.slice_size or (given.slice_size if given else None) or 16}
+def _blocks_for(is_free: bool) -> tuple[int, ...]:
+    return BLOCK_SIZES if is_free else (_DEFAULT_BLOCK,)
+
+
+def _parameter_of(model: Prediction) -> dict[str, int]:
+    """Return the kernel's own parameter, by the name that its description has."""
+    work = model.workload
+    if work.kernel == "block":
+        return {"block": work.block or _DEFAULT_BLOCK}
+    return {"slice": work.slice_size or _DEFAULT_SLICE}
 
 
 def _convert(kernel: str, matrix: Matrix, parameter: dict[str, int]) -> SparseFormat:
@@ -340,24 +382,36 @@ def _choose_mode(
     given: containers.XclbinInfo | None,
     fmt: SparseFormat,
     board: Board,
-    step: Step,
-) -> tuple[str, containers.XclbinInfo | None]:
-    """Return the mode to run in, and the xclbin to program the card with."""
-    if options.mode == "reference":
-        return "reference", None
+) -> str:
+    """Return the mode to run in."""
+    if options.mode != "auto":
+        return options.mode
     if given:
-        requested = options.mode if options.mode != "auto" else (given.target or "auto")
-        return requested, given
+        return given.target or "auto"
     wanted = os.environ.get(_EMULATION_VARIABLE) or None
-    mode = options.mode
-    if mode == "auto":
-        mode = wanted or ("hw" if has_card() and _find(options, fmt, board, "hw") else "sw_emu")
-        if mode not in MODES[1:4]:
-            raise XclbinError(
-                f"XCL_EMULATION_MODE is {mode!r}; it must be sw_emu or hw_emu, or not set."
-            )
+    mode = wanted or ("hw" if has_card() and _find(options, fmt, board, "hw") else "sw_emu")
+    if mode not in MODES[1:4]:
+        raise XclbinError(
+            f"XCL_EMULATION_MODE is {mode!r}; it must be sw_emu or hw_emu, or not set."
+        )
+    return mode
+
+
+def _choose_xclbin(
+    options: RunOptions,
+    given: containers.XclbinInfo | None,
+    fmt: SparseFormat,
+    board: Board,
+    mode: str,
+    step: Step,
+) -> containers.XclbinInfo | None:
+    """Return the xclbin to program the card with; it is built for sw_emu."""
+    if mode == "reference":
+        return None
+    if given:
+        return given
     if mode != "sw_emu":
-        return mode, _required_xclbin(options, fmt, board, mode)
+        return _required_xclbin(options, fmt, board, mode)
     step(f"building kernel {fmt.kernel} for emulation")
     project = render_project(
         fmt.kernel,
@@ -366,7 +420,7 @@ def _choose_mode(
         compute_units=options.compute_units,
         clock_hz=options.clock_hz,
     )
-    return mode, containers.read(emulation.build(project).path)
+    return containers.read(emulation.build(project).path)
 
 
 def _find(options: RunOptions, fmt: SparseFormat, board: Board, target: str) -> Path | None:
@@ -487,7 +541,7 @@ def _measured_product(
         figures,
         {"launches": len(timing.time_s), "iterations": iterations},
         metered.facts(),
-        (*(f"FPGA: {reason}." for reason in timing.unsteady), *metered.warnings),
+        _warnings("FPGA", timing, metered),
     )
 
 
@@ -510,6 +564,11 @@ def _measure(
             window=power.window(),
         )
     return timing, power.result(len(timing.time_s) * iterations)
+
+
+def _warnings(name: str, timing: Timing, metered: Metered) -> tuple[str, ...]:
+    reasons = (*timing.unsteady, *metered.warnings)
+    return tuple(f"{name}: {reason.rstrip('.')}." for reason in reasons)
 
 
 def _emulate(card: Card, options: RunOptions) -> None:
@@ -581,7 +640,7 @@ def _measure_cpu(
         {"time_s": median(timing.time_s.tolist(), "measured"), **metered.figures()},
         {f"cpu_{key}": value for key, value in baseline.facts.items()},
         metered.facts(),
-        (*(f"CPU: {reason}." for reason in timing.unsteady), *metered.warnings),
+        _warnings("CPU", timing, metered),
     )
 
 
@@ -594,8 +653,17 @@ def _machine() -> dict[str, Any]:
         "machine": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
         "cpu": cpu_model(),
+        "cpu_governor": _governor(),
         "cpus": len(os.sched_getaffinity(0)),
     }
+
+
+def _governor() -> str | None:
+    """Return what sets the clock of the processor; None where the system does not tell."""
+    try:
+        return Path(_GOVERNOR).read_text(errors="replace").strip()
+    except OSError:
+        return None
 
 
 def cpu_model() -> str:

@@ -7,15 +7,17 @@ error and the verdict on whether the sensor could resolve it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from .errors import SensorError
 from .figures import Figure, unknown
 from .power import Attribution, Meter, RegionEnergy
+from .power.sampler import DEFAULT_CADENCE_S
 from .power.sensor import Sensor
 from .power.sources import open_sensor
 
@@ -30,6 +32,7 @@ _BOUNDARIES: dict[Processor, tuple[str, ...]] = {
 }
 _NAMES: dict[Processor, str] = {"card": "the card", "cpu": "the CPU"}
 _IDLE_REFRESHES = 10
+"""Idle power needs as many new values, or readings where they come more slowly."""
 _MAX_IDLE_S = 10.0
 _SETTLE_S = 0.3
 """OpenMP threads spin for up to 0.2 s after the last product (KMP_BLOCKTIME of Intel's)."""
@@ -90,7 +93,9 @@ def choose_source(power: str, processor: Processor) -> Source:
 def _fitting(sensor: Sensor, processor: Processor) -> Source:
     if sensor.boundary in _BOUNDARIES[processor]:
         return Source(sensor)
-    return Source(None, f"the trace is of {sensor.boundary or 'nothing it names'}")
+    return Source(
+        None, f"the trace is of boundary {sensor.boundary}, which is not {_NAMES[processor]}"
+    )
 
 
 @dataclass(frozen=True)
@@ -196,10 +201,17 @@ class PowerWindow:
         if sensor is None:
             yield
             return
-        idle_s = min(_MAX_IDLE_S, _IDLE_REFRESHES * sensor.refresh_s)
-        with Meter(sensor, idle_s=idle_s) as self._meter:
+        idle_s = _IDLE_REFRESHES * max(sensor.refresh_s, DEFAULT_CADENCE_S)
+        with ExitStack() as stack:
+            try:
+                self._meter = stack.enter_context(
+                    Meter(sensor, idle_s=min(idle_s, _MAX_IDLE_S))
+                )
+            except SensorError as error:  # times are worth having without energy
+                self._source = Source(None, str(error))
             yield
-            time.sleep(_SETTLE_S)
+            if self._meter is not None:
+                time.sleep(_SETTLE_S)
 
     @contextmanager
     def window(self) -> Iterator[None]:
@@ -235,10 +247,12 @@ def resting_power(source: Source) -> Figure:
 
 
 def _figure(energy_j: float, error_j: float, samples: int) -> Figure:
+    """Return an energy with its bounds; none where nothing in the run bounds it."""
+    is_bounded = math.isfinite(error_j)
     return Figure(
         value=energy_j,
         origin="measured",
-        low=energy_j - error_j,
-        high=energy_j + error_j,
+        low=energy_j - error_j if is_bounded else None,
+        high=energy_j + error_j if is_bounded else None,
         n=samples,
     )

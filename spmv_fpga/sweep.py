@@ -11,7 +11,7 @@ from typing import Literal
 from . import reference
 from .errors import FormatError, MatrixError, VerificationError, XclbinError
 from .formats import FORMATS
-from .kernels import kernel_names, load_kernel
+from .kernels import kernel_names, load_kernel, load_product_kernel
 from .matrices import open_matrix
 from .runtime import Card, open_device
 from .vectors import DEFAULT_X, make_x
@@ -74,7 +74,7 @@ def kernel_variants(kernel: str = "all") -> list[tuple[str, dict[str, int]]]:
     >>> kernel_variants("block")[0]
     ('block', {'block': 4})
     """
-    names = kernel_names() if kernel == "all" else (load_kernel(kernel).name,)
+    names = kernel_names() if kernel == "all" else (load_product_kernel(kernel).name,)
     return [
         (name, {parameter.name: value})
         for name in names

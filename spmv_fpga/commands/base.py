@@ -6,7 +6,7 @@ import io
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -250,16 +250,39 @@ def write_stdout(text: str) -> None:
 
 
 def kernel_parameter(kernel: str, block: int, slice_size: int) -> dict[str, int]:
-    """Return the kernel's parameter; the other kernel's is checked, and not used."""
+    """Return the kernel's own parameters; others are checked, and not used."""
     from ..formats.blocked_ell import check_block
     from ..formats.sliced_ell import check_slice_size
+    from ..kernels import load_kernel
 
     check_block(block)
     check_slice_size(slice_size)
-    return {"block": block} if kernel == "block" else {"slice": slice_size}
+    chosen = {"block": block, "slice": slice_size}
+    own = {parameter.name for parameter in load_kernel(kernel).parameters}
+    return {name: value for name, value in chosen.items() if name in own}
+
+
+def spread_words(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Repeat an option before each word up to the next option.
+
+    >>> spread_words(["--a", "x", "y", "-o", "z"], ["--a"])
+    ['--a', 'x', '--a', 'y', '-o', 'z']
+    """
+    words: list[str] = []
+    option = None
+    for word in arguments:
+        if word in options:
+            option = word
+        elif word.startswith("-") or option is None:
+            option = None
+            words.append(word)
+        else:
+            words += [option, word]
+    return words
 
 
 def stdout_refusal(error: OSError) -> str:
+    """Return what to say where stdout cannot be written."""
     return f"stdout cannot be written: {error.strerror}; send it elsewhere."
 
 

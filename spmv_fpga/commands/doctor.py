@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ..errors import SpmvFpgaError
 from .base import Terminal, common_options, pass_terminal
+
+if TYPE_CHECKING:
+    from ..runtime.environment import Finding
 
 
 @click.command()
@@ -16,7 +21,18 @@ def doctor(terminal: Terminal) -> None:
     from ..report.tables import findings_table
     from ..runtime.environment import check_installation
 
-    findings = check_installation()
+    findings = check_installation() + _power_findings()
     terminal.show([findings_table(findings)])
     if missing := [f.name for f in findings if f.is_needed and not f.ok]:
         raise SpmvFpgaError(f"the main job cannot run here; missing: {', '.join(missing)}.")
+
+
+def _power_findings() -> list[Finding]:
+    """Return the power sources; the main job runs without them, and shows no energy."""
+    from ..power.sources import find_sensors
+    from ..runtime.environment import Finding
+
+    return [
+        Finding(f"power source {f.name}", f.ok, f.detail, f.remedy, is_needed=False)
+        for f in find_sensors()
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,13 @@ from .base import (
     json_options,
     output_file,
     pass_terminal,
+    spread_words,
 )
+
+if TYPE_CHECKING:
+    from ..power.comparison import RunFigures
+
+_STDERR = 2
 
 
 @click.group("energy")
@@ -83,7 +89,13 @@ def record_command(
     from ..power.sources import choose_sensor
     from ..report.energy import attribution_tables
 
-    recording = record(command, choose_sensor(power), cadence_s=cadence_s, idle_s=idle_s)
+    recording = record(
+        command,
+        choose_sensor(power),
+        cadence_s=cadence_s,
+        idle_s=idle_s,
+        stdout=_STDERR if as_json else None,  # stdout holds the document and nothing else
+    )
     if output:
         write_trace(output, recording.trace)
     if regions_out:
@@ -125,17 +137,7 @@ class ManyFiles(click.Command):
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         """Give each word its option back."""
-        words: list[str] = []
-        option = None
-        for word in arguments:
-            if word in ("--a", "--b"):
-                option = word
-            elif word.startswith("-") or option is None:
-                option = None
-                words.append(word)
-            else:
-                words += [option, word]
-        return super().parse_args(context, words)
+        return super().parse_args(context, spread_words(arguments, ("--a", "--b")))
 
 
 @energy_group.command("compare", cls=ManyFiles)
@@ -166,18 +168,27 @@ def compare_command(
 
     Each FILE is the JSON of `energy integrate` for one run.
     """
-    from ..power.comparison import RunFigures, compare
+    from ..power.comparison import compare
     from ..report.energy import comparison_texts
 
-    runs = [
-        [RunFigures.from_document(_document(file), region) for file in files]
-        for files in (files_a, files_b)
-    ]
-    comparison = compare(runs[0], runs[1], paired=paired, force=force)
+    runs_a, runs_b = (
+        [_figures(file, region) for file in files] for files in (files_a, files_b)
+    )
+    comparison = compare(runs_a, runs_b, paired=paired, force=force)
     deliver(
         terminal, comparison.to_json(), comparison_texts(comparison),
         as_json=as_json, json_out=json_out,
     )  # fmt: skip
+
+
+def _figures(path: str, region: str | None) -> RunFigures:
+    from ..power.comparison import RunFigures
+
+    try:
+        return RunFigures.from_document(_document(path), region)
+    except SensorError as error:
+        reason = str(error)
+        raise SensorError(reason if path in reason else f"{path}: {reason}") from None
 
 
 def _document(path: str) -> Any:

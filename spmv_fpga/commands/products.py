@@ -72,6 +72,13 @@ from .base import (
     help="auto, none, xrt, rapl, nvml or replay:FILE.",
 )
 @click.option(
+    "--calibration",
+    default="u50",
+    show_default=True,
+    metavar="C",
+    help="Of the model: u50, paper, or a file.",
+)
+@click.option(
     "--require-energy", is_flag=True, help="Refuse to run where energy cannot be measured."
 )
 @json_options
@@ -173,7 +180,7 @@ def convert(
 ) -> None:
     """Convert a matrix to a kernel's format and save it, or count what formats would store."""
     from ..formats import FORMATS, format_stats, save_format
-    from ..kernels import load_kernel
+    from ..kernels import load_product_kernel
     from ..matrices import open_matrix
     from ..report.documents import stats_document
     from ..report.tables import stats_table
@@ -183,7 +190,7 @@ def convert(
     if (as_json or json_out) and not stats:
         raise click.UsageError("--json and --json-out print what --stats counts; give --stats.")
     parameter = kernel_parameter(kernel, block, slice_size)
-    spec = load_kernel(kernel)
+    spec = load_product_kernel(kernel)
     with terminal.download() as progress:
         loaded = open_matrix(matrix, symmetric, progress)
     if output:

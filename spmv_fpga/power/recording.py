@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -19,6 +22,7 @@ from .trace import Trace
 
 REGIONS_VARIABLE = "SPMV_FPGA_REGIONS"
 """Names the file to which a recorded command appends `begin NAME TIME`, `end NAME TIME`."""
+_PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -42,20 +46,28 @@ class Recording:
 
 
 def record(
-    command: Sequence[str], sensor: Sensor, *, cadence_s: float, idle_s: float
+    command: Sequence[str],
+    sensor: Sensor,
+    *,
+    cadence_s: float,
+    idle_s: float,
+    stdout: int | None = None,
 ) -> Recording:
     """Run a command and record a sensor until it ends.
 
     Parameters
     ----------
     command : sequence of str
-        Program and arguments; its output goes where this process's output goes.
+        Program and arguments. It runs in a session of its own, which ends with this call
+        where that is interrupted.
     sensor : Sensor
         Not yet opened.
     cadence_s : float
         Seconds between readings.
     idle_s : float
         Seconds of idle power to record before and after.
+    stdout : int, optional
+        Descriptor that takes the command's output; default this process's stdout.
 
     Returns
     -------
@@ -68,11 +80,13 @@ def record(
     SensorError
         If the sensor gave nothing usable, or the command wrote marks that cannot be read.
     """
+    if not (shutil.which(command[0]) or Path(command[0]).exists()):
+        raise _no_program(command[0])
     with tempfile.TemporaryDirectory(prefix="spmv_fpga_regions_") as folder:
         marks = Path(folder) / "regions"
         environment = {**os.environ, REGIONS_VARIABLE: str(marks)}
         with Meter(sensor, cadence_s=cadence_s, idle_s=idle_s) as meter:
-            status = _run(command, environment)
+            status = _run(command, environment, stdout)
             end_s = time.monotonic()
         marked, warnings = read_region_marks(marks, end_s)
     for region in marked:
@@ -82,10 +96,30 @@ def record(
     return Recording(trace, regions, attribution, status)
 
 
-def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+def _run(command: Sequence[str], environment: dict[str, str], stdout: int | None) -> int:
     try:
-        return subprocess.run(command, env=environment, check=False).returncode
+        process = subprocess.Popen(
+            command, env=environment, stdout=stdout, start_new_session=True
+        )
     except FileNotFoundError:
-        raise ToolNotFoundError(f"the program {command[0]}", "check its name.") from None
+        raise _no_program(command[0]) from None
     except OSError as error:
         raise SensorError(f"{command[0]} cannot be run: {error.strerror}.") from None
+    try:
+        return process.wait()
+    finally:
+        if process.returncode is None:  # Ctrl-C, or another end from outside
+            _end_session(process)
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    """Pass Ctrl-C on to a command and its children; end what does not heed it."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_PATIENCE_S)
+
+
+def _no_program(name: str) -> ToolNotFoundError:
+    return ToolNotFoundError(f"the program {name}", "check its name.")

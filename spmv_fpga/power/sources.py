@@ -99,13 +99,12 @@ def choose_sensor(name: str) -> Sensor:
     """
     if name != "auto":
         return open_sensor(name)
-    reasons = []
-    for source in SOURCES:
-        try:
-            return open_sensor(source)
-        except SensorError as error:
-            reasons.append(f"{source}: {error}")
-    raise SensorError(f"no power sensor can be read here. {' '.join(reasons)}")
+    findings = find_sensors()
+    for finding in findings:
+        if finding.ok:
+            return open_sensor(finding.name)
+    reasons = "; ".join(f"{f.name}: {f.detail}" for f in findings)
+    raise SensorError(f"no power sensor can be read here ({reasons}).")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpmvFpgaError
-from ..figures import Figure, unknown
+from ..figures import Figure
 from ..formats import FormatStats
 from ..matrices import Matrix
 from ..measure import RunResult
@@ -56,7 +56,6 @@ def matrix_document(matrix: Matrix) -> dict[str, Any]:
 def run_document(result: RunResult) -> dict[str, Any]:
     """Return the result of `spmv-fpga run`."""
     fmt, worst = result.format, result.worst_error_over_bound
-    no_model = unknown("this version has no model")
     return {
         "spmv_fpga": __version__,
         "matrix": matrix_document(result.matrix),
@@ -80,7 +79,14 @@ def run_document(result: RunResult) -> dict[str, Any]:
             **result.cpu_power,
             **_figures(result.cpu),
         },
-        "model": _figures(dict.fromkeys(("time_s", "power_w", "energy_j"), no_model)),
+        "model": {
+            "time_s": result.model.time_s.to_json(),
+            "gflops": result.model.gflops.to_json(),
+            "power_w": result.model.power_w.to_json(),
+            "energy_j": result.model.energy_j.to_json(),
+            "bound": result.model.bound,
+            "calibration": result.calibration,
+        },
         "host": _figures(result.host),
         "provenance": result.provenance,
         "warnings": list(result.warnings),

@@ -35,7 +35,7 @@ def _facts(result: RunResult) -> Table:
         f"{units.bytes_text(fmt.bytes)} of matrix stream",
         "ran on": _where(result),
     }
-    return _facts_grid(facts)
+    return facts_grid(facts)
 
 
 def _where(result: RunResult) -> str:
@@ -58,7 +58,13 @@ def _figures(result: RunResult) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("a product on", "time", "rate", "power", "energy", "origin"):
         table.add_column(heading)
-    lines: list[tuple[str, dict[str, Figure]]] = [("FPGA", result.fpga)]
+    model = result.model
+    modelled = {"time_s": model.time_s, "gflops": model.gflops}
+    modelled |= {"power_w": model.power_w, "energy_j": model.energy_j}
+    lines: list[tuple[str, dict[str, Figure]]] = [
+        ("FPGA", result.fpga),
+        (f"FPGA, by the model ({result.calibration})", modelled),
+    ]
     if result.cpu_library:
         threads = "1 thread" if result.cpu_threads == 1 else f"{result.cpu_threads} threads"
         lines.append((f"CPU, {result.cpu_library}, {threads}", result.cpu))
@@ -88,13 +94,38 @@ def _notes(result: RunResult) -> list[Text]:
     for name, reason in reasons.items():
         grouped.setdefault(str(reason), []).append(name)
     notes = [Text("")]
+    if result.fpga["time_s"].value and result.model.time_s.value:
+        ratio = result.fpga["time_s"].value / result.model.time_s.value
+        notes.append(Text(f"time over the model's: {ratio:.2f}"))
+    notes.append(Text(f"by the model, the time is bound by: {result.model.bound}", style="dim"))
     notes += [
         Text(f"{', '.join(names)}: {reason}", style="dim") for reason, names in grouped.items()
     ]
     rates = f"flop = 2 · {result.matrix.nnz} entries ({result.matrix.symmetric})"
-    notes.append(Text(rates, style="dim"))
+    lines = [rates, *_power_notes("FPGA", result.fpga, result.fpga_power)]
+    lines += _power_notes("CPU", result.cpu, result.cpu_power)
+    if "wall_time_s" in result.fpga:
+        lines.append(f"FPGA wall time: {units.seconds(result.fpga['wall_time_s'].value)}")
+    notes += [Text(line, style="dim") for line in lines]
     notes += [Text(f"warning: {warning}", style="yellow") for warning in result.warnings]
     return notes
+
+
+def _power_notes(name: str, figures: dict[str, Figure], facts: dict[str, Any]) -> list[str]:
+    """Say what an energy includes, whether it was resolved, and how idle power moved."""
+    if not facts:
+        return []
+    refresh = units.seconds(facts["refresh_s"]["value"])
+    note = (
+        f"{name} energy: sensor {facts['sensor']} ({facts['boundary']}), {facts['verdict']}, "
+        f"{facts['samples']} samples, new values every {refresh}"
+    )
+    if "energy_dynamic_j" in figures:
+        dynamic, idle = figures["energy_dynamic_j"].value, figures["idle_w"].value
+        note += f"; {units.joules(dynamic)} above idle, which is {units.watts(idle)}"
+    if "idle_drift_w" in figures:
+        note += f" ({units.watts(figures['idle_drift_w'].value)} more after the run)"
+    return [note]
 
 
 def _name(key: str) -> str:
@@ -113,7 +144,7 @@ def sweep_line(line: SweepLine) -> Text:
 def stats_table(stats: Iterable[FormatStats]) -> Table:
     """Return what each format would store."""
     headings = ["kernel", "slice", "block", "slots", "padding", "blocks", "density", "bytes"]
-    return _table(
+    return plain_table(
         headings,
         [
             [
@@ -138,7 +169,7 @@ def suite_table(suite: Iterable[SuiteEntry], cached: set[str]) -> Table:
          "yes" if f"{e.group}/{e.name}" in cached else ""]
         for e in suite
     ]  # fmt: skip
-    return _table(["short name", "SuiteSparse", "n", "nnz", "density %", "cached"], rows)
+    return plain_table(["short name", "SuiteSparse", "n", "nnz", "density %", "cached"], rows)
 
 
 def xclbin_tables(info: XclbinInfo) -> list[Table]:
@@ -153,7 +184,7 @@ def xclbin_tables(info: XclbinInfo) -> list[Table]:
         **{name: value for name, value in parameters.items() if value is not None},
         "built by": info.built_by,
     }
-    head = _facts_grid(facts)
+    head = facts_grid(facts)
     arguments = [
         [kernel.name, a.index, a.name, a.kind, a.port, ", ".join(a.memories)]
         for kernel in info.kernels
@@ -170,13 +201,13 @@ def xclbin_tables(info: XclbinInfo) -> list[Table]:
     ]
     return [
         head,
-        _table(["kernel", "argument", "name", "kind", "port", "banks"], arguments),
-        _table(["kernel", "compute unit", "argument", "banks"], instances),
-        _table(["bank in use", "base", "size"], memories),
+        plain_table(["kernel", "argument", "name", "kind", "port", "banks"], arguments),
+        plain_table(["kernel", "compute unit", "argument", "banks"], instances),
+        plain_table(["bank in use", "base", "size"], memories),
     ]
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+def plain_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """Return a plain table; numbers stand right."""
     content = [list(row) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -191,7 +222,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 def index_table(rows: Iterable[IndexRow]) -> Table:
     """Return matrices of the collection."""
     headings = ["SuiteSparse", "rows", "columns", "nnz", "kind"]
-    return _table(headings, [[r.full_name, r.rows, r.cols, r.nnz, r.kind] for r in rows])
+    return plain_table(headings, [[r.full_name, r.rows, r.cols, r.nnz, r.kind] for r in rows])
 
 
 def matrix_table(info: MatrixInfo) -> Table:
@@ -210,7 +241,7 @@ def matrix_table(info: MatrixInfo) -> Table:
             f"{info.suite.short}: n {info.suite.n}, nnz {info.suite.nnz}, "
             f"{info.suite.density_percent} % of 16 × 16 tiles full"
         )
-    return _facts_grid(facts)
+    return facts_grid(facts)
 
 
 def findings_table(findings: Iterable[Finding]) -> Table:
@@ -226,7 +257,7 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     return table
 
 
-def _facts_grid(facts: Mapping[str, Any]) -> Table:
+def facts_grid(facts: Mapping[str, Any]) -> Table:
     """Return two columns: what is known, by name."""
     grid = Table.grid(padding=(0, 2))
     for name, value in facts.items():

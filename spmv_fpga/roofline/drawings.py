@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +91,7 @@ class _Cells:
 
     def __init__(self, axes: Axes) -> None:
         self.axes = axes
+        self.numbers = count()
 
     def draw(self, x: float, y: float, text: str, *, is_padding: bool, color: str) -> None:
         """Draw a square with its text; a padding slot is hatched and empty."""
@@ -99,7 +101,7 @@ class _Cells:
             Rectangle(
                 (x, y), 1, 1, facecolor=canvas.PALE if is_padding else color,
                 hatch="////" if is_padding else None, edgecolor=canvas.GREY, linewidth=0.6,
-                gid="padding" if is_padding else "entry",
+                gid=f"{'padding' if is_padding else 'cell'}-{next(self.numbers)}",
             )
         )  # fmt: skip
         if not is_padding:
@@ -187,9 +189,9 @@ def _draw_blocked(cells: _Cells, fmt: BlockedEll, x: float, y: float) -> None:
     cells.write(x, y - 0.6, f"Blocked ELL, P = {P} (kernel block)", fontsize=9.5, weight="bold")
     is_padding = fmt.values.view(np.uint32) == PADDING_BITS
     tile, left = 0, x
-    for block_row, count in enumerate(fmt.blocks_per_row.tolist()):
+    for block_row, num_tiles in enumerate(fmt.blocks_per_row.tolist()):
         cells.write(left, y + 0.2, f"block row {block_row}", va="bottom")
-        for _ in range(count):
+        for _ in range(num_tiles):
             for i in range(P):
                 for j in range(P):
                     cells.draw(

@@ -190,10 +190,15 @@ def figure_5(points: Iterable[Point], calibration: Calibration) -> Figure:
     Parameters
     ----------
     points : iterable of Point
-        Those of other matrices than `FIGURE_5_MATRICES` are left out.
+        Those of other matrices than `FIGURE_5_MATRICES`, or with tiles that are not 16×16,
+        are left out.
     calibration : Calibration
     """
-    chosen = [p for p in points if p.name in FIGURE_5_MATRICES]
+    chosen = [
+        p
+        for p in points
+        if p.name in FIGURE_5_MATRICES and (p.series == "scalar" or p.parameter == 16)
+    ]
     return roofline_figure(chosen, calibration)
 
 
@@ -253,12 +258,21 @@ class _Roofline:
         self.axes = axes
         self.taken: list[Box] = []
         self.lines: list[tuple[tuple[float, float], tuple[float, float]]] = []
+        self.gids: set[str] = set()
         self.x_low, self.x_high = axes.get_xlim()
         self.y_low, self.y_high = axes.get_ylim()
 
     @property
     def _pixels_per_pt(self) -> float:
         return float(self.axes.figure.dpi) / 72
+
+    def _once(self, *parts: str) -> str:
+        """Return a name that no other part of the picture has."""
+        gid = _gid(*parts)
+        while gid in self.gids:
+            gid += "_"
+        self.gids.add(gid)
+        return gid
 
     # Lines and areas.
 
@@ -317,13 +331,13 @@ class _Roofline:
             look = _look(point)
             self.axes.plot(
                 [point.cia], [point.gflops], zorder=4, **_marker(point),
-                gid=_gid("point", point.origin, *map(str, point.key)),
+                gid=self._once("point", point.origin, *map(str, point.key)),
             )  # fmt: skip
             if point.cia_bounds is not None:
                 self.axes.plot(
                     point.cia_bounds, [point.gflops] * 2, color=look.color, linewidth=0.9,
                     marker="|", markersize=4, zorder=3,
-                    gid=_gid("bounds", point.origin, *map(str, point.key)),
+                    gid=self._once("bounds", point.origin, *map(str, point.key)),
                 )  # fmt: skip
                 left, right = ((cia, point.gflops) for cia in point.cia_bounds)
                 self.lines.append((left, right))
@@ -341,12 +355,15 @@ class _Roofline:
     ) -> None:
         """Write what the lines and zones are, the legend, and the names of the points."""
         widest = by_edge[max(by_edge)]
+        edges_by_roof: dict[float, list[str]] = {}
         for P, found in by_edge.items():
-            what = "compute roof Block " if found is widest else ""
+            edges_by_roof.setdefault(found.compute_gflops, []).append(f"{P}×{P}")
+        for top, edges in edges_by_roof.items():
+            is_widest = top == widest.compute_gflops
             self.write(
-                f"{what}{P}×{P}: {found.compute_gflops:.3g} GFLOP/s",
-                self.x_high, found.compute_gflops, dx=-4, dy=9 if found is widest else 3,
-                ha="right", va="bottom",
+                f"{'compute roof Block ' if is_widest else ''}{', '.join(edges)}: "
+                f"{top:.3g} GFLOP/s",
+                self.x_high, top, dx=-4, dy=9 if is_widest else 3, ha="right", va="bottom",
             )  # fmt: skip
         self.mark_ridge(
             widest.ridge_cia, widest.compute_gflops,
@@ -489,17 +506,18 @@ class _Roofline:
         for point in points:
             if point.is_labelled and (point.key not in named or point.origin != "modelled"):
                 named[point.key] = point
-        written, left_out = place_labels(
+        _, left_out = place_labels(
             self.axes,
-            [Anchor(p.name, p.cia, p.gflops) for p in named.values()],
+            [
+                Anchor(p.name, p.cia, p.gflops, _gid("label", *map(str, p.key)))
+                for p in named.values()
+            ],
             obstacles=self.taken,
             markers=[(p.cia, p.gflops) for p in points if not p.is_least],
             lines=self.lines,
             font_pt=_FONT_PT,
             color=canvas.INK,
         )
-        for label in written:
-            label.set_gid(_gid("label", label.get_text()))
         if left_out:
             self.axes.text(
                 0.99, 0.98, f"no room for the names of {', '.join(left_out)}", ha="right",

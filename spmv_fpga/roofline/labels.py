@@ -25,6 +25,7 @@ _ROUNDS = 4
 _COST_CROSSES_LINE = 14.0
 _COST_CROSSES_LEADER = 60.0
 _COST_OVER_MARKER = 10.0
+_COST_LEADER_OVER_LABEL = 200.0
 
 
 Pixel = tuple[float, float]
@@ -103,11 +104,20 @@ class Box:
 
 @dataclass(frozen=True)
 class Anchor:
-    """A point, in the units of the axes, and what is written beside it."""
+    """A point, in the units of the axes, and what is written beside it.
+
+    Attributes
+    ----------
+    text : str
+    x, y : float
+    gid : str
+        Name of the label within the picture.
+    """
 
     text: str
     x: float
     y: float
+    gid: str = ""
 
 
 def place_labels(
@@ -213,8 +223,8 @@ class _Crowd:
             if distance_pt >= best_cost:
                 break
             for place in self._round(start, size, distance_pt):
-                if self._is_free(place, start, others):
-                    cost = distance_pt + self._ugliness(place, others)
+                if self._is_free(place, others):
+                    cost = distance_pt + self._ugliness(place, start, others)
                     if cost < best_cost:
                         best, best_cost = place, cost
         return best
@@ -233,20 +243,22 @@ class _Crowd:
             has_leader = distance_pt > _LEADER_FROM_PT
             yield _Place(box, (start, _nearest(box, start)) if has_leader else None)
 
-    def _is_free(self, place: _Place, start: Pixel, others: Sequence[_Place]) -> bool:
+    def _is_free(self, place: _Place, others: Sequence[_Place]) -> bool:
         wide = place.box.grown(_MARGIN_PT * self.pixels_per_pt)
         if not self.room.contains(wide):
             return False
-        taken = [*self.obstacles, *(other.box for other in others)]
-        if any(wide.overlaps(box) for box in (*taken, *self.markers)):
-            return False
-        if any(o.leader is not None and wide.meets_line(*o.leader) for o in others):
-            return False
-        end = _nearest(place.box, start)
-        return not any(box.meets_line(start, end) for box in taken)
+        taken = (*self.obstacles, *self.markers, *(other.box for other in others))
+        return not any(wide.overlaps(box) for box in taken)
 
-    def _ugliness(self, place: _Place, others: Sequence[_Place]) -> float:
+    def _ugliness(self, place: _Place, start: Pixel, others: Sequence[_Place]) -> float:
         cost = _COST_CROSSES_LINE * sum(place.box.meets_line(*line) for line in self.lines)
+        wide = place.box.grown(_MARGIN_PT * self.pixels_per_pt)
+        leaders = (o.leader for o in others if o.leader is not None)
+        over = sum(wide.meets_line(*leader) for leader in leaders)
+        end = _nearest(place.box, start)
+        texts = (*self.obstacles, *(other.box for other in others))
+        over += sum(box.meets_line(start, end) for box in texts)
+        cost += _COST_LEADER_OVER_LABEL * over
         if place.leader is None:
             return cost
         start, end = place.leader
@@ -273,6 +285,7 @@ class _Crowd:
             color=color,
             arrowprops=arrow if place.leader is not None else None,
             path_effects=[withStroke(linewidth=1.6, foreground="white")],
+            gid=anchor.gid or None,
             zorder=6,
         )
 

@@ -205,8 +205,10 @@ def _density_cells(row: DensityRow) -> dict[str, str]:
         "nnz_counted": _count(row.nnz),
         "blocks": _count(row.blocks),
         "density": f"{printed:g} %",
-        "density_counted": NOTHING if counted is None else f"{counted:.2f} %",
-        "mark": "good" if agrees else "bad",
+        "density_counted": NOTHING
+        if counted is None
+        else f"{counted:.2f} %{'' if agrees else ' (differs)'}",
+        "mark": "bad" if not agrees else "good" if row.source == "real" else "",
         "source": row.source if row.reason is None else f"{row.source}: {row.reason}",
     }
 
@@ -275,14 +277,16 @@ def _errors(calibration: Calibration) -> Mapping[str, float | None]:
 
 def _parameter_cells(calibration: Calibration) -> list[dict[str, str]]:
     rows = [
-        _cells(name, rate, "Hz" if name.endswith("_hz") else "B/s")
+        _cells(name.removesuffix("_hz"), rate, "Hz")
+        if name.endswith("_hz")
+        else _cells(name.removesuffix("_bytes_per_s"), rate, "B/s")
         for name, rate in calibration.rates.items()
     ]
     for kernel, known in calibration.kernels.items():
         power = known.power
         rows += [
             *(
-                _cells(f"{kernel}: {term.name}, each of {term.count}", term.seconds, "s")
+                _cells(f"{kernel}: {term.name}, × {term.count}", term.seconds, "s")
                 for term in known.terms
                 if term.seconds is not None
             ),

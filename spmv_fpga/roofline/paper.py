@@ -396,7 +396,7 @@ def table_1(
 
 
 def _density_row(row: PublishedRow, folder: Path | None) -> DensityRow:
-    path = _find_real(row, folder)
+    path = find_real(row, folder)
     try:
         csr = open_matrix(path, "stored").csr if path else _twin(row)
     except MatrixError as error:
@@ -421,7 +421,8 @@ def _density_row(row: PublishedRow, folder: Path | None) -> DensityRow:
     )
 
 
-def _find_real(row: PublishedRow, folder: Path | None) -> Path | None:
+def find_real(row: PublishedRow, folder: Path | None) -> Path | None:
+    """Return the real matrix of a row, from a folder or the cache; None where it is in neither."""
     if folder is not None:
         for place in (folder, folder / row.group):
             for suffix in _SUFFIXES:

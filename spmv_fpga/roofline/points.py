@@ -16,7 +16,7 @@ from ..formats.base import WORD_BYTES
 from ..matrices import open_matrix
 from .calibration import Calibration
 from .model import Prediction, Workload, predict_one, workload
-from .paper import HALF_A_PERCENT, PaperResult, PublishedRow, _find_real
+from .paper import HALF_A_PERCENT, PaperResult, PublishedRow, find_real
 
 SERIES = ("scalar", "block", "block_max")
 ORIGINS: tuple[Origin, ...] = ("measured", "published", "emulated", "modelled")
@@ -288,7 +288,7 @@ def paper_points(
 
 def _real_matrix(row: PublishedRow, matrices: str | os.PathLike[str] | None) -> Any:
     """Return the matrix as the paper multiplied it, or None where it is not at hand."""
-    path = _find_real(row, None if matrices is None else Path(matrices))
+    path = find_real(row, None if matrices is None else Path(matrices))
     if path is None:
         return None
     try:

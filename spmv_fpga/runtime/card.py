@@ -75,6 +75,28 @@ class LaunchTimes:
     to_host_s: float = 0.0
 
 
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What a kernel needs for a launch.
+
+    Attributes
+    ----------
+    port_bytes : mapping of str to int
+        Size of each port's buffer.
+    contents : mapping of str to ndarray
+        What the buffers of read ports hold.
+    scalars : mapping of str to int
+        All scalars but `iterations`.
+    steps : int
+        About how many slots or words the kernel works through; bounds its time in emulation.
+    """
+
+    port_bytes: Mapping[str, int]
+    contents: Mapping[str, npt.NDArray[Any]]
+    scalars: Mapping[str, int]
+    steps: int
+
+
 class Card:
     """A programmed card, real or emulated; made by `open_device`, a context manager.
 
@@ -103,6 +125,8 @@ class Card:
         self._board = board
         self._timeout_s = timeout_s
         self._kernel = load_kernel(str(xclbin.kernel_kind))
+        self._job: Job | None = None
+        self._iterations = 1
         self._placed: tuple[SparseFormat, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -162,25 +186,58 @@ class Card:
 
         Parameters are those of `spmv`. A matrix that is there already is not moved again.
         """
-        if iterations < 1:
-            raise DeviceError(f"iterations is {iterations}; it must be at least 1.")
         vector = padded_vector(x, fmt.shape[1])
         check_fit(fmt, self.xclbin, mode=self.mode, emulation_mode="")
-        to_card_s = self._place_matrix(fmt, iterations)
+        to_card_s = 0.0
+        if self._placed != (fmt, iterations):
+            contents = fmt.buffers()
+            to_card_s = self.place_job(
+                Job(fmt.port_bytes(), contents, fmt.scalars(), fmt.num_stored + fmt.num_y),
+                iterations=iterations,
+            )
+            self._placed = (fmt, iterations)
         content = vector if len(vector) else np.zeros(1, np.float32)
         return to_card_s + self._write({"x": content})
 
+    def place_job(self, job: Job, *, iterations: int = 1) -> float:
+        """Make the buffers of a launch and bring their contents to the card.
+
+        Parameters
+        ----------
+        job : Job
+        iterations : int
+            Times that the kernel shall repeat it in each launch.
+
+        Returns
+        -------
+        float
+            Seconds of the migration.
+        """
+        if iterations < 1:
+            raise DeviceError(f"iterations is {iterations}; it must be at least 1.")
+        values = {**job.scalars, "iterations": iterations}
+        scalars = [values[scalar.name] for scalar in self._kernel.scalars]
+        if (largest := max(scalars)) >> 32:
+            raise DeviceError(
+                f"the matrix needs a counter of {largest}, which has 32 bits; split the matrix."
+            )
+        sizes = [job.port_bytes[port.name] for port in self._kernel.ports]
+        self._placed = self._job = None
+        self._ask({"do": "place", "sizes": sizes, "scalars": scalars})
+        time_s = self._write(job.contents)
+        # The contents are on the card: they need not be kept here.
+        self._job, self._iterations = replace(job, contents={}), iterations
+        return time_s
+
     def launch(self, repeat: int = 1) -> LaunchTimes:
-        """Multiply what is on the card, `repeat` times in a row."""
+        """Run what is on the card, `repeat` times in a row."""
         if repeat < 1:
             raise DeviceError(f"repeat is {repeat}; it must be at least 1.")
-        fmt, iterations = self._on_card()
-        slots = max(fmt.num_stored, fmt.shape[0]) * iterations * repeat
+        job, iterations = self._on_card(), self._iterations
         memory = SharedMemory(2 * repeat * np.dtype(np.int64).itemsize)
+        limit_s = self._limit_s(job.steps * iterations * repeat)
         try:
-            self._ask(
-                {"do": "launch", "repeat": repeat}, [memory], limit_s=self._limit_s(slots)
-            )
+            self._ask({"do": "launch", "repeat": repeat}, [memory], limit_s=limit_s)
             starts, ends = map(tuple, memory.view(np.int64).reshape(2, repeat).tolist())
         finally:
             memory.close()
@@ -189,17 +246,20 @@ class Card:
 
     def fetch(self) -> tuple[npt.NDArray[np.float32], float]:
         """Return y, shape (m,), of the last launch, and the seconds that fetching took."""
-        fmt, _ = self._on_card()
-        memory = SharedMemory(fmt.port_bytes()["y"])
-        number = self._port_numbers()["y"]
+        if self._placed is None:
+            raise DeviceError("there is no matrix on the card; call place first.")
+        y, time_s = self.fetch_port("y", np.float32)
+        return y[: self._placed[0].shape[0]].copy(), time_s
+
+    def fetch_port(self, name: str, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], float]:
+        """Return the buffer of a port as an array, and the seconds that fetching took."""
+        memory = SharedMemory(self._on_card().port_bytes[name])
+        request = {"do": "read", "number": self._port_numbers()[name], "size": memory.num_bytes}
         try:
-            answer = self._ask(
-                {"do": "read", "number": number, "size": memory.num_bytes}, [memory]
-            )
-            y = memory.view(np.float32)[: fmt.shape[0]].copy()
+            answer = self._ask(request, [memory])
+            return memory.view(dtype).copy(), float(answer["time_s"])
         finally:
             memory.close()
-        return y, float(answer["time_s"])
 
     def close(self) -> None:
         """End the worker and the emulated card, and remove what the run left behind."""
@@ -215,30 +275,12 @@ class Card:
         if self._run is not None:
             self._run.remove()
             self._run = None
-        self._placed = None
+        self._placed = self._job = None
 
-    def _on_card(self) -> tuple[SparseFormat, int]:
-        if self._placed is None:
-            raise DeviceError("there is no matrix on the card; call place first.")
-        return self._placed
-
-    def _place_matrix(self, fmt: SparseFormat, iterations: int) -> float:
-        """Bring the matrix to the card, unless it is there."""
-        if self._placed is not None and self._placed == (fmt, iterations):
-            return 0.0
-        sizes = fmt.port_bytes()
-        values = {**fmt.scalars(), "iterations": iterations}
-        scalars = [values[scalar.name] for scalar in self._kernel.scalars]
-        if (largest := max(scalars)) >> 32:
-            raise DeviceError(
-                f"the matrix needs a counter of {largest}, which has 32 bits; split the matrix."
-            )
-        ordered = [sizes[port.name] for port in self._kernel.ports]
-        self._placed = None
-        self._ask({"do": "place", "sizes": ordered, "scalars": scalars})
-        time_s = self._write(fmt.buffers())
-        self._placed = (fmt, iterations)
-        return time_s
+    def _on_card(self) -> Job:
+        if self._job is None:
+            raise DeviceError("there is nothing on the card; call place first.")
+        return self._job
 
     def _write(self, contents: Mapping[str, npt.NDArray[Any]]) -> float:
         """Bring the contents of ports to the card; returns the seconds of the migration."""
@@ -405,7 +447,9 @@ def open_device(
     if xclbin is None:
         if mode not in ("auto", "sw_emu"):
             raise DeviceError(f"mode {mode} needs an xclbin; build one with `make xclbin`.")
-        parameters = {"block": block} if kernel == "block" else {"slice": slice_size}
+        chosen = {"block": block, "slice": slice_size}
+        own = {parameter.name for parameter in load_kernel(kernel).parameters}
+        parameters = {name: value for name, value in chosen.items() if name in own}
         project = render_project(kernel, parameters, facts, clock_hz=clock_hz)
         xclbin, mode = emulation.build(project).path, "sw_emu"
     info = containers.read(xclbin)

@@ -143,7 +143,7 @@ def facts_of(project: Project) -> xclbin.Facts:
         kernel=project.kernel.name,
         block=project.parameters.get("block"),
         slice=project.parameters.get("slice"),
-        x_room=project.parameters["x_room"],
+        x_room=project.parameters.get("x_room"),
         format_version=FORMAT_VERSION,
         version=__version__,
         source_hash=project.source_hash,

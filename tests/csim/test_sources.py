@@ -11,7 +11,7 @@ import pytest
 
 from spmv_fpga.boards import load_board
 from spmv_fpga.codegen import Project, render_project
-from spmv_fpga.kernels import kernel_names, load_kernel
+from spmv_fpga.kernels import kernel_names, load_kernel, template_names
 
 STRICT = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
 COMPILERS = [
@@ -21,10 +21,13 @@ COMPILERS = [
 compilers = pytest.mark.parametrize(("compiler", "flags"), COMPILERS)
 
 PROJECTS = [
-    (kernel, {parameter.name: value})
-    for kernel in kernel_names()
-    for parameter in load_kernel(kernel).parameters
-    for value in (parameter.values or (parameter.minimum,))
+    ("bandwidth", {}),
+    *(
+        (kernel, {parameter.name: value})
+        for kernel in kernel_names()
+        for parameter in load_kernel(kernel).parameters
+        for value in (parameter.values or (parameter.minimum,))
+    ),
 ]
 projects = pytest.mark.parametrize(
     ("kernel", "parameters"),
@@ -98,7 +101,7 @@ def test_rendered_sources_compile_without_a_warning(
 
 @compilers
 @pytest.mark.parametrize("standard", ["c++14", "c++17"])
-@pytest.mark.parametrize("kernel", kernel_names())
+@pytest.mark.parametrize("kernel", template_names())
 def test_the_branch_for_synthesis_is_valid_cpp(
     tmp_path: Path, compiler: str, flags: list[str], standard: str, kernel: str
 ) -> None:

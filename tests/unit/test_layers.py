@@ -14,7 +14,7 @@ import pytest
 import spmv_fpga
 from spmv_fpga import errors
 from spmv_fpga.formats import FORMATS
-from spmv_fpga.kernels import kernel_names, load_kernel
+from spmv_fpga.kernels import kernel_names, load_kernel, template_names
 from spmv_fpga.resources import data_dir
 
 PACKAGE = Path(spmv_fpga.__file__).parent
@@ -36,7 +36,7 @@ LAYERS = (
     ("kernels", "codegen", "roofline"),
     ("toolchain", "runtime", "power", "baselines"),
     ("metering",),
-    ("measure", "sweep"),
+    ("bandwidth", "measure", "sweep"),
     ("report",),
     ("commands",),
     ("cli",),
@@ -217,7 +217,7 @@ def test_every_format_is_in_its_table():
 
 def test_every_kernel_folder_is_a_kernel_and_has_a_format():
     folders = {path.name for path in data_dir("hls_templates").iterdir() if path.is_dir()}
-    assert folders - {"common"} == set(kernel_names())
+    assert folders - {"common"} == set(template_names())
     assert {load_kernel(name).format for name in kernel_names()} == set(FORMATS)
 
 

@@ -1,0 +1,318 @@
+"""`predict`, `roofline` and `paper`: what a build would give, before it is built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..errors import SpmvFpgaError
+from .base import (
+    FiniteRange,
+    Terminal,
+    common_options,
+    deliver,
+    json_options,
+    matrix_options,
+    output_file,
+    pass_terminal,
+    spread_words,
+)
+
+PICTURE_ENDINGS = (".svg", ".png", ".pdf")
+
+
+def model_options(command: Any) -> Any:
+    """Add the options that choose a model."""
+    options = (
+        click.option("--calibration", default="u50", show_default=True, metavar="C",
+                     help="u50 (this project's kernels), paper (the paper's), or a file."),
+        click.option("--board", default="u50", show_default=True, metavar="B",
+                     help="Board file's name."),
+        click.option("--cu", "compute_units", type=click.IntRange(min=1), default=1,
+                     show_default=True, metavar="N", help="Compute units."),
+        click.option("--clock-hz", type=FiniteRange(min=1e6), metavar="F",
+                     help="Kernel clock; the calibration's own by default."),
+    )  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command("predict")
+@matrix_options
+@model_options
+@click.option(
+    "--sample",
+    "sample_rows",
+    type=click.IntRange(min=1),
+    metavar="ROWS",
+    help="Count tiles in so many rows only, and state the error.",
+)
+@json_options
+@common_options
+@pass_terminal
+def predict_command(
+    terminal: Terminal,
+    /,
+    matrix: str,
+    symmetric: Any,
+    as_json: bool,
+    json_out: str | None,
+    **options: Any,
+) -> None:
+    """Predict time, power and energy for every kernel, without running anything."""
+    from ..matrices import open_matrix
+    from ..report.roofline import prediction_tables
+    from ..roofline.predict import predict
+
+    with terminal.download() as progress:
+        opened = open_matrix(matrix, symmetric, progress)
+    found = predict(opened, **options)
+    tables = prediction_tables(found)
+    deliver(terminal, found.to_json(), tables, as_json=as_json, json_out=json_out)
+
+
+class RooflineGroup(click.Group):
+    """A command with sub-commands whose `--matrix` and `--results` take many words."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        """Give each word its option back."""
+        if not arguments or arguments[0] not in self.commands:
+            arguments = spread_words(arguments, ("--matrix", "--results"))
+        return super().parse_args(context, arguments)
+
+
+@click.group("roofline", cls=RooflineGroup, invoke_without_command=True)
+@click.option("--matrix", "matrices", multiple=True, metavar="M…", help="Matrices to draw.")
+@click.option(
+    "--symmetric",
+    type=click.Choice(["expand", "stored"]),
+    default="expand",
+    show_default=True,
+    help="The whole matrix, or the stored triangle.",
+)
+@click.option(
+    "--results",
+    multiple=True,
+    metavar="RESULT.json…",
+    help="Results of `run --json-out`, drawn beside the model.",
+)
+@click.option(
+    "--block",
+    "blocks",
+    type=int,
+    multiple=True,
+    metavar="P",
+    help="Edges of tiles to draw; 16 by default; repeat the option.",
+)
+@click.option(
+    "--slice",
+    "slice_size",
+    type=int,
+    default=16,
+    show_default=True,
+    metavar="L",
+    help="Rows of a slice.",
+)
+@model_options
+@click.option(
+    "-o",
+    "--output",
+    type=output_file,
+    metavar="FILE",
+    help="Picture to write: .svg, .png or .pdf.",
+)
+@common_options
+@pass_terminal
+@click.pass_context
+def roofline_group(
+    context: click.Context,
+    terminal: Terminal,
+    /,
+    matrices: Sequence[str],
+    symmetric: Any,
+    results: Sequence[str],
+    blocks: Sequence[int],
+    slice_size: int,
+    calibration: str,
+    board: str,
+    compute_units: int,
+    clock_hz: float | None,
+    output: str | None,
+) -> None:
+    """Draw matrices under the roofs of a calibration."""
+    if context.invoked_subcommand:
+        return
+    if not matrices and not results:
+        raise click.UsageError("name matrices with --matrix M…, or results with --results.")
+    if not output or not output.endswith(PICTURE_ENDINGS):
+        raise click.UsageError(f"name a picture with -o FILE ({', '.join(PICTURE_ENDINGS)}).")
+    from ..roofline import canvas
+    from ..roofline.calibration import load_calibration
+    from ..roofline.figures import roofline_figure
+    from ..roofline.points import model_points, run_point
+    from ..roofline.predict import predict
+
+    known = load_calibration(calibration, board)
+    if clock_hz is not None:
+        known = known.with_clock(clock_hz)
+    edges = tuple(blocks) or (16,)
+    points = []
+    for spec in matrices:
+        found = predict(
+            spec,
+            calibration=known,
+            board=board,
+            blocks=edges,
+            slices=(slice_size,),
+            compute_units=compute_units,
+            symmetric=symmetric,
+        )
+        for candidate in found.candidates:
+            points += model_points(found.matrix.name, candidate, block_max=len(matrices) < 4)
+    for path in results:
+        if point := run_point(_document(path), known):
+            points.append(point)
+        else:
+            terminal.say(f"{path}: has no time of a card, and is not drawn")
+    picture = roofline_figure(
+        points, known, blocks=edges, slice_size=slice_size, compute_units=compute_units
+    )
+    canvas.save(picture, output)
+    terminal.say(f"wrote {output}")
+
+
+@roofline_group.command("calibrate")
+@click.argument("results", nargs=-1, required=True, metavar="RESULT.json…")
+@click.option(
+    "-o",
+    "--output",
+    type=output_file,
+    required=True,
+    metavar="FILE.toml",
+    help="Calibration to write.",
+)
+@click.option(
+    "--base",
+    default="u50",
+    show_default=True,
+    metavar="C",
+    help="Calibration that gives what the runs do not show.",
+)
+@click.option("--name", default="own", show_default=True, help="Name of the calibration.")
+@common_options
+@pass_terminal
+def calibrate_command(
+    terminal: Terminal, results: Sequence[str], output: str, base: str, name: str
+) -> None:
+    """Fit a calibration to your own measured runs."""
+    from ..report.roofline import calibration_tables
+    from ..roofline.own_runs import calibrate
+
+    known = calibrate([_document(path) for path in results], base=base, name=name)
+    known.save(output)
+    terminal.show(calibration_tables(known))
+    terminal.say(f"wrote {output}")
+
+
+@click.command("paper")
+@click.option("-o", "--output", metavar="DIR", help="Write the page and its figures.")
+@click.option("--tables", metavar="FILE.csv", help="Other published figures, same columns.")
+@click.option("--matrices", metavar="DIR", help="Folder with real matrices; else the cache.")
+@json_options
+@common_options
+@pass_terminal
+def paper_command(
+    terminal: Terminal,
+    /,
+    output: str | None,
+    tables: str | None,
+    matrices: str | None,
+    as_json: bool,
+    json_out: str | None,
+) -> None:
+    """Set the paper's tables and figures beside the model's."""
+    from ..report.roofline import paper_tables
+    from ..roofline.page import write_paper
+    from ..roofline.paper import reproduce
+
+    if matrices and not Path(matrices).is_dir():
+        raise click.BadParameter(f"{matrices!r} is no folder.", param_hint="--matrices")
+    with terminal.steps() as step:
+        step("counting tiles and fitting the model")
+        result = reproduce(tables, matrices=matrices)
+        if output:
+            step("drawing")
+            written = write_paper(result, output, matrices)
+    deliver(
+        terminal, result.to_json(), paper_tables(result), as_json=as_json, json_out=json_out
+    )
+    if output:
+        terminal.say(f"wrote {len(written)} files to {output}; open {written[0]}")
+
+
+def _document(path: str) -> Any:
+    try:
+        return json.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise SpmvFpgaError(f"{path}: cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise SpmvFpgaError(f"{path}: is no JSON document ({error}).") from None
+
+
+@click.command("bandwidth")
+@click.option(
+    "--mode",
+    type=click.Choice(["hw", "hw_emu", "sw_emu"]),
+    default="sw_emu",
+    show_default=True,
+    help="Only hw measures; sw_emu shows that the kernel works.",
+)
+@click.option("--xclbin", metavar="FILE", help="Built with `xclbin --kernel bandwidth`.")
+@click.option(
+    "--board", default="u50", show_default=True, metavar="B", help="Board file's name."
+)
+@click.option(
+    "--bytes",
+    "num_bytes",
+    type=click.IntRange(min=64),
+    default=64 << 20,
+    show_default=True,
+    metavar="N",
+    help="Size of the buffer.",
+)
+@click.option(
+    "--warmup",
+    "warmup_s",
+    type=FiniteRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds of warm-up on a card.",
+)
+@click.option(
+    "--measure",
+    "measure_s",
+    type=FiniteRange(min=0),
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds of measurement on a card.",
+)
+@json_options
+@common_options
+@pass_terminal
+def bandwidth_command(
+    terminal: Terminal, /, as_json: bool, json_out: str | None, **options: Any
+) -> None:
+    """Measure what one memory channel of a card gives; the result calibrates the model."""
+    from ..bandwidth import measure_bandwidth
+    from ..report.roofline import bandwidth_table
+
+    found = measure_bandwidth(**options)
+    table = bandwidth_table(found)
+    deliver(terminal, found.to_json(), [table], as_json=as_json, json_out=json_out)
