@@ -422,7 +422,7 @@ def _density_row(row: PublishedRow, folder: Path | None) -> DensityRow:
 
 
 def find_real(row: PublishedRow, folder: Path | None) -> Path | None:
-    """Return the real matrix of a row, from a folder or the cache; None where it is in neither."""
+    """Return the file of a row's real matrix, in a folder or the cache, or None."""
     if folder is not None:
         for place in (folder, folder / row.group):
             for suffix in _SUFFIXES:

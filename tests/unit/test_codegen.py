@@ -256,7 +256,7 @@ def test_template_files_are_all_that_the_project_was_made_from(project):
     templates = data_dir("hls_templates")
     own, common = templates / project.kernel.name, templates / "common"
     used = {path for path in own.iterdir() if path.is_file()}
-    used |= {path for path in common.glob("*.j2")}
+    used |= set(common.glob("*.j2"))
     used |= {path for path in common.glob("*.hpp") if path.name in project.kernel.sources}
     assert set(project.template_files) == used
 

@@ -181,8 +181,8 @@ def test_a_window_that_the_sensor_did_not_see_has_no_energy() -> None:
 
 def test_an_energy_that_nothing_bounds_has_no_bounds() -> None:
     flat = Trace([0.0, 1.0, 2.0, 3.0], [20.0] * 4, facts={"refresh_s": "0.5"})
-    one_sample_wide = attribute(flat, [Region("products", 0.1, 2.1)])
-    power = Metered(1, one_sample_wide).figures()["power_w"]
+    unchanging = attribute(flat, [Region("products", 0.1, 2.1)])
+    power = Metered(1, unchanging).figures()["power_w"]
     assert power.value == pytest.approx(20.0)
     assert (power.low, power.high) == (None, None)
 
