@@ -26,8 +26,10 @@ PACKAGE_PARENT = Path(spmv_fpga.__file__).resolve().parents[1]
 REFUSAL_LIMIT_S, ATTEMPTS = 5.0, 3
 PATIENCE_S = 60.0
 # What would change the program's way, or let a real card answer.
-FOREIGN = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "XCL_EMULATION_MODE", "XILINX_XRT", "XILINX_VITIS", "OCL_ICD_VENDORS", "NO_COLOR",
-           "FORCE_COLOR", "COLUMNS", "PLATFORM", "PYTHONPATH")  # fmt: skip
+FOREIGN = (
+    "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "XCL_EMULATION_MODE", "XILINX_XRT", "XILINX_VITIS",
+    "OCL_ICD_VENDORS", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PLATFORM", "PYTHONPATH",
+)  # fmt: skip
 
 
 def _no_constant(name: str) -> Any:

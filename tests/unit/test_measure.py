@@ -249,7 +249,8 @@ def test_a_sensor_that_fails_leaves_time_and_a_reason(
 def test_a_replayed_trace_is_metered_like_a_sensor(
     card: StandInCard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trace = Trace([0.0, 600.0], [21.0, 21.0], facts={"boundary": "card", "refresh_s": "0.002"})
+    times = np.arange(0, 600, 0.01)
+    trace = Trace(times, np.full(len(times), 21.0), facts={"boundary": "card"})
     monkeypatch.setattr(metering, "open_sensor", lambda name: ReplaySensor(trace))
     meter = functools.partial(Meter, cadence_s=CADENCE_S, sleep=lambda _: None)
     monkeypatch.setattr(metering, "Meter", meter)
