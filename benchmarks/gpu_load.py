@@ -3,8 +3,8 @@
     spmv-fpga energy record --power nvml -- python -m benchmarks.gpu_load SECONDS FILE.json
 
 `spmv` multiplies a random sparse matrix (memory-bound), `gemm` a dense one (compute-bound),
-each for SECONDS; `5 ms` is entered fifty times for about 5 ms of `gemm`. FILE.json gets, for
-each of the two, what the counter itself counted from begin to end: an account that shares
+each for SECONDS; `short` is entered fifty times for one batch of `gemm`, less than the GPU's
+sensor can resolve. FILE.json gets, for each of the two, what the counter itself counted from begin to end: an account that shares
 neither the sampler nor the integration with the recording.
 """
 
@@ -22,7 +22,7 @@ import pynvml
 import torch
 
 REST_S, BATCH_S = 3.0, 0.05
-NUM_SHORT, SHORT_S = 50, 0.005
+NUM_SHORT = 50
 
 
 @contextmanager
@@ -89,8 +89,8 @@ def main(duration_s: float, path: Path) -> None:
         counted[name] = {"products": count, "counter_j": (after_mj - before_mj) / 1e3}
     time.sleep(REST_S)
     for _ in range(NUM_SHORT):
-        with region("5 ms"):
-            work(products["gemm"], SHORT_S)
+        with region("short"):
+            work(products["gemm"], BATCH_S / 2)
         time.sleep(BATCH_S)
     path.write_text(json.dumps(counted))
 

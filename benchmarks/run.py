@@ -31,7 +31,9 @@ from rich.console import Console
 from rich.table import Table
 from scipy.sparse import csr_array
 
+from benchmarks import baseline, sampler
 from spmv_fpga import BlockedEll, SlicedEll, load_matrix, open_device, verify
+from spmv_fpga.baselines.mkl import find_library
 from spmv_fpga.formats import SparseFormat
 from spmv_fpga.measure import cpu_model
 from spmv_fpga.version import __version__
@@ -66,6 +68,19 @@ class Line:
             f"{sign} {self.limit:g} {self.unit}",
             "met" if self.is_met else "MISSED",
         )
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A promise that cannot be measured here."""
+
+    what: str
+    why: str
+    is_met: bool = True
+
+    def cells(self) -> tuple[str, str, str, str]:
+        """Return the note as a line of the table."""
+        return (self.what, "-", "-", f"skipped: {self.why}")
 
 
 def duration_s(call: Callable[[], object]) -> float:
@@ -174,6 +189,25 @@ def whole_run() -> list[Line]:
     ]
 
 
+def sampling() -> list[Line]:
+    """Measure what the power sampler costs and how well it keeps its cadence."""
+    results = [sampler.sample(load, 20.0) for load in (sampler.idle, sampler.library)]
+    near = min(result.near for result in results)
+    how = f"power sampler at 20 ms ({results[0].scheduling} scheduling)"
+    return [
+        Line(f"{how}, part of a core", 100 * results[0].cost, 1.0, "%"),
+        Line(f"{how}, intervals within 2 ms", 100 * near, 99.0, "%", False),
+    ]
+
+
+def baselines() -> list[Line | Skipped]:
+    """Measure what the way to oneMKL costs."""
+    what = "oneMKL through the project ÷ the same calls made bare"
+    if find_library() is None:
+        return [Skipped(what, "oneMKL is not installed")]
+    return [Line(what, baseline.mkl_ratio(), baseline.LIMIT)]
+
+
 def machine() -> str:
     """Name the machine and the rivals' versions."""
     cpus = len(os.sched_getaffinity(0))
@@ -186,7 +220,7 @@ def machine() -> str:
     )
 
 
-def show(lines: list[Line], headings: tuple[str, ...]) -> None:
+def show(lines: list[Line | Skipped], headings: tuple[str, ...]) -> None:
     """Print the table."""
     table = Table(*headings)
     for line in lines:
@@ -196,7 +230,7 @@ def show(lines: list[Line], headings: tuple[str, ...]) -> None:
     console.print(machine())
 
 
-def write(lines: list[Line], headings: tuple[str, ...]) -> None:
+def write(lines: list[Line | Skipped], headings: tuple[str, ...]) -> None:
     """Put the table into the README beside this file."""
     rows: list[Any] = [headings, ["---"] * len(headings), *(line.cells() for line in lines)]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -210,7 +244,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write benchmarks/README.md")
     options = parser.parse_args()
-    lines = [*conversions(), *emulated_kernels(), *whole_run()]
+    lines: list[Line | Skipped] = [*sampling(), *baselines()]
+    lines += [*conversions(), *emulated_kernels(), *whole_run()]
     headings = (f"on {MATRIX}", "measured", "limit", "")
     show(lines, headings)
     if options.write:

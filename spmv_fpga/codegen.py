@@ -22,6 +22,7 @@ from .kernels import Kernel, load_kernel
 from .resources import data_dir
 from .version import __version__
 
+MANY_UNITS_X_ROOM = 65536
 MAX_PORTS = 32
 """Memory ports of a design on HBM cards (UG1393)."""
 
@@ -126,7 +127,7 @@ def render_project(
     nk=spmv_block:1:spmv_block_1
     """
     spec = load_kernel(kernel)
-    values = spec.resolve(parameters)
+    values = spec.resolve({**room_for_x(spec, compute_units), **parameters})
     clock = board.value("clock_hz") if clock_hz is None else clock_hz
     if not 1e6 <= clock <= 1e9:
         raise KernelSpecError(f"clock_hz is {clock}; it must be between 1e6 and 1e9.")
@@ -178,6 +179,17 @@ def render_project(
     )
 
 
+def room_for_x(spec: Kernel, compute_units: int) -> dict[str, int]:
+    """Return the room for x where several units must share the chip's memory.
+
+    One or two units have the kernel's default; more have 65,536 elements each, which are
+    8 URAM of 4,096 words of 72 bits (UG573), 128 of the 640 of a U50 at 16 units.
+    """
+    if compute_units <= 2 or "x_room" not in {p.name for p in spec.parameters}:
+        return {}
+    return {"x_room": MANY_UNITS_X_ROOM}
+
+
 def render(template: Path, content: Mapping[str, Any]) -> str:
     """Render one template strictly.
 
@@ -217,7 +229,12 @@ def _source_path(templates: Path, kernel: str, name: str) -> Path:
 
 
 def _place_units(spec: Kernel, board: Board, compute_units: int) -> tuple[Unit, ...]:
-    """Give every memory interface of every unit a bank of its own."""
+    """Give every unit a bank of its own, and its second interface the one beside it.
+
+    Banks 2i and 2i + 1 share a memory controller, so neither interface crosses the switch.
+    Where that would take more channels than a design closes with, both use bank 2i + 1. The
+    runtime keeps small buffers of its own in bank 0, which would cut its room in two.
+    """
     if compute_units < 1:
         raise KernelSpecError(f"cu is {compute_units}; it must be at least 1.")
     num_ports = compute_units * len(spec.bundles)
@@ -227,9 +244,13 @@ def _place_units(spec: Kernel, board: Board, compute_units: int) -> tuple[Unit, 
             f"cu is {compute_units}: {num_ports} memory ports, and {board.title} has {limit}; "
             f"take at most {limit // len(spec.bundles)} units."
         )
+    step = len(spec.bundles)
+    is_spread = num_ports <= board.value("max_channels")
     units = []
     for number in range(compute_units):
-        first = number * len(spec.bundles)
-        banks = {bundle: board.bank(first + i) for i, bundle in enumerate(spec.bundles)}
+        banks = {
+            bundle: board.bank(step * (1 + number) + i if is_spread else step * number + 1)
+            for i, bundle in enumerate(spec.bundles)
+        }
         units.append(Unit(spec.unit(number + 1), board.slr, banks))
     return tuple(units)

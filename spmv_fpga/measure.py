@@ -27,14 +27,15 @@ from .boards import Board, load_board
 from .codegen import render_project
 from .errors import (
     DeviceError,
-    KernelSpecError,
+    FormatError,
     SensorError,
     VerificationError,
     XclbinError,
 )
 from .figures import Figure, median, unknown
-from .formats import BLOCK_SIZES, FORMATS, SparseFormat
+from .formats import BLOCK_SIZES, FORMATS
 from .formats.blocked_ell import check_block
+from .formats.partition import Part, Partition, partition
 from .formats.sliced_ell import check_slice_size
 from .kernels import load_kernel, load_product_kernel
 from .matrices import Matrix, Progress, open_matrix
@@ -43,6 +44,7 @@ from .roofline.model import Prediction
 from .roofline.predict import predict
 from .runtime import Card, check_fit, open_device
 from .runtime.environment import card_environment, has_card
+from .runtime.fit import matrix_room
 from .timing import Products, Timing, launch_for, measure_times
 from .toolchain import emulation
 from .toolchain import xclbin as containers
@@ -50,6 +52,8 @@ from .toolchain.paths import find_xclbin
 from .vectors import DEFAULT_X, make_x
 from .version import __version__
 
+_MAX_ENTRIES = (8 << 30) // 4
+"""Values alone fill the memory of the card then."""
 _DEFAULT_BLOCK, _DEFAULT_SLICE = 16, 16
 MODES = ("auto", "hw", "hw_emu", "sw_emu", "reference")
 _GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
@@ -126,7 +130,7 @@ class RunResult:
     Attributes
     ----------
     matrix : Matrix
-    format : SparseFormat
+    format : Partition
     mode : str
         How y came about: `hw`, `hw_emu`, `sw_emu` or `reference`.
     y : ndarray, shape (m,), float32
@@ -151,7 +155,7 @@ class RunResult:
     """
 
     matrix: Matrix
-    format: SparseFormat
+    format: Partition
     mode: str
     y: npt.NDArray[np.float32]
     worst_error_over_bound: float
@@ -267,10 +271,6 @@ def run(
         If something is missing, or does not fit.
     """
     board = load_board(options.board)
-    if options.compute_units != 1:
-        raise KernelSpecError(
-            f"cu is {options.compute_units}; this version runs one compute unit; take --cu 1."
-        )
     _check_parameters(options)
     cpu_source = choose_source(options.power, "cpu")  # first: it may be no source at all
     given = containers.read(options.xclbin) if options.xclbin else None
@@ -284,13 +284,11 @@ def run(
     model = clock.time("predict_s", lambda: _predict(options, given, matrix, board))
     kernel, parameter = model.workload.kernel, _parameter_of(model)
     load_kernel(kernel).resolve(parameter)
-    step(f"converting for kernel {kernel}")
-    fmt = clock.time("convert_s", lambda: _convert(kernel, matrix, parameter))
-    mode = _choose_mode(options, given, fmt, board)
+    mode = _choose_mode(options, given, kernel, parameter, board)
     sources = _choose_sources(options, mode, cpu_source)
-    info = _choose_xclbin(options, given, fmt, board, mode, step)
-    if info is not None:
-        check_fit(fmt, info, mode=mode, emulation_mode=os.environ.get(_EMULATION_VARIABLE, ""))
+    info = _choose_xclbin(options, given, kernel, parameter, board, mode, step)
+    step(f"converting for kernel {kernel}")
+    fmt = clock.time("convert_s", lambda: _convert(kernel, matrix, parameter, mode, info))
     with contextlib.ExitStack() as stack:
         baseline = open_baseline(options.baseline, matrix.csr)
         if baseline is not None:
@@ -319,7 +317,7 @@ def run(
         cpu_library=baseline.library if baseline else None,
         cpu_threads=baseline.threads if baseline else None,
         host=clock.figures,
-        compute_units=options.compute_units,
+        compute_units=fmt.compute_units if info else options.compute_units,
         provenance={**_machine(), **product.provenance, **cpu.provenance},
         warnings=(*matrix.warnings, *product.warnings, *cpu.warnings),
     )
@@ -353,11 +351,13 @@ def _predict(
         matrix,
         calibration=options.calibration,
         board=board.name,
+        compute_units=options.compute_units,
         blocks=() if kernel == "scalar" else (block,) if block else _blocks_for(is_free),
         slices=() if kernel == "block" else (slice_size or _DEFAULT_SLICE,),
         clock_hz=options.clock_hz,
     )
-    fitting = [c for c in found.candidates if c.workload.bytes <= board.bank_bytes]
+    room = board.bank_bytes * options.compute_units
+    fitting = [c for c in found.candidates if c.workload.bytes <= room]
     return min(fitting or found.candidates, key=lambda c: c.time_s.value or math.inf)
 
 
@@ -373,14 +373,48 @@ def _parameter_of(model: Prediction) -> dict[str, int]:
     return {"slice": work.slice_size or _DEFAULT_SLICE}
 
 
-def _convert(kernel: str, matrix: Matrix, parameter: dict[str, int]) -> SparseFormat:
-    return FORMATS[load_kernel(kernel).format].convert(matrix.csr, parameter)
+def _convert(
+    kernel: str,
+    matrix: Matrix,
+    parameter: dict[str, int],
+    mode: str,
+    info: containers.XclbinInfo | None,
+) -> Partition:
+    """Convert a matrix and cut it for the units and banks of an xclbin; refuse what misfits."""
+    spec = load_kernel(kernel)
+    cls = FORMATS[spec.format]
+    if info is None:
+        return Partition.of(cls.convert(matrix.csr, parameter))
+    emulation_mode = os.environ.get(_EMULATION_VARIABLE, "")
+    columns = min(matrix.csr.shape[1], info.x_room or matrix.csr.shape[1])
+    room = matrix_room(info, spec.function, 4 * (columns + matrix.csr.shape[0]))
+    if room is None:  # no kernel of this project: all that does not fit is told at once
+        fmt = cls.convert(matrix.csr, parameter)
+        check_fit(fmt, info, mode=mode, emulation_mode=emulation_mode)
+    if matrix.nnz > _MAX_ENTRIES:
+        raise FormatError(
+            f"the matrix has {matrix.nnz} entries; a card of 8 GiB holds {_MAX_ENTRIES}."
+        )
+    cut = partition(
+        matrix.csr,
+        cls,
+        parameter,
+        compute_units=info.compute_units,
+        x_room=info.x_room,
+        bank_bytes=room,
+    )
+    nothing = Part(cls.convert(matrix.csr[:0], parameter), 0, 0, 0, 0, unit=0, round=0)
+    for part in cut.parts or (nothing,):
+        unit = spec.unit(part.unit + 1)
+        check_fit(part.fmt, info, mode=mode, emulation_mode=emulation_mode, unit=unit)
+    return cut
 
 
 def _choose_mode(
     options: RunOptions,
     given: containers.XclbinInfo | None,
-    fmt: SparseFormat,
+    kernel: str,
+    parameter: dict[str, int],
     board: Board,
 ) -> str:
     """Return the mode to run in."""
@@ -389,7 +423,9 @@ def _choose_mode(
     if given:
         return given.target or "auto"
     wanted = os.environ.get(_EMULATION_VARIABLE) or None
-    mode = wanted or ("hw" if has_card() and _find(options, fmt, board, "hw") else "sw_emu")
+    mode = wanted or (
+        "hw" if has_card() and _find(options, kernel, parameter, board, "hw") else "sw_emu"
+    )
     if mode not in MODES[1:4]:
         raise XclbinError(
             f"XCL_EMULATION_MODE is {mode!r}; it must be sw_emu or hw_emu, or not set."
@@ -400,7 +436,8 @@ def _choose_mode(
 def _choose_xclbin(
     options: RunOptions,
     given: containers.XclbinInfo | None,
-    fmt: SparseFormat,
+    kernel: str,
+    parameter: dict[str, int],
     board: Board,
     mode: str,
     step: Step,
@@ -411,11 +448,11 @@ def _choose_xclbin(
     if given:
         return given
     if mode != "sw_emu":
-        return _required_xclbin(options, fmt, board, mode)
-    step(f"building kernel {fmt.kernel} for emulation")
+        return _required_xclbin(options, kernel, parameter, board, mode)
+    step(f"building kernel {kernel} for emulation")
     project = render_project(
-        fmt.kernel,
-        fmt.parameters,
+        kernel,
+        parameter,
         board,
         compute_units=options.compute_units,
         clock_hz=options.clock_hz,
@@ -423,26 +460,28 @@ def _choose_xclbin(
     return containers.read(emulation.build(project).path)
 
 
-def _find(options: RunOptions, fmt: SparseFormat, board: Board, target: str) -> Path | None:
+def _find(
+    options: RunOptions, kernel: str, parameter: dict[str, int], board: Board, target: str
+) -> Path | None:
     return find_xclbin(
         target,
         board.platforms,
-        fmt.kernel,
-        block=fmt.parameters.get("block"),
-        slice_size=fmt.parameters.get("slice"),
+        kernel,
+        block=parameter.get("block"),
+        slice_size=parameter.get("slice"),
         compute_units=options.compute_units,
     )
 
 
 def _required_xclbin(
-    options: RunOptions, fmt: SparseFormat, board: Board, target: str
+    options: RunOptions, kernel: str, parameter: dict[str, int], board: Board, target: str
 ) -> containers.XclbinInfo:
-    path = _find(options, fmt, board, target)
+    path = _find(options, kernel, parameter, board, target)
     if path is None:
-        parameters = " ".join(f"{k.upper()}={v}" for k, v in fmt.parameters.items())
+        parameters = " ".join(f"{k.upper()}={v}" for k, v in parameter.items())
         raise DeviceError(
             f"mode {target} needs an xclbin, and there is none for this kernel below build/; "
-            f"run `make xclbin KERNEL={fmt.kernel} {parameters} TARGET={target}`, or name one "
+            f"run `make xclbin KERNEL={kernel} {parameters} TARGET={target}`, or name one "
             f"with --xclbin.{_why_no_card(target)}"
         )
     return containers.read(path)
@@ -460,7 +499,7 @@ def _why_no_card(mode: str) -> str:
 
 
 def _reference_product(
-    fmt: SparseFormat, x: npt.NDArray[np.float32], sources: _Sources, clock: _Clock, step: Step
+    fmt: Partition, x: npt.NDArray[np.float32], sources: _Sources, clock: _Clock, step: Step
 ) -> _Product:
     step("multiplying with NumPy")
     y = clock.time("product_s", lambda: fmt.spmv(x))
@@ -476,7 +515,7 @@ def _card_power(sources: _Sources, otherwise: Figure) -> Figure:
 
 def _card_product(
     options: RunOptions,
-    fmt: SparseFormat,
+    fmt: Partition,
     x: npt.NDArray[np.float32],
     info: containers.XclbinInfo,
     mode: str,
@@ -513,7 +552,7 @@ def _card_product(
 
 def _measured_product(
     card: Card,
-    fmt: SparseFormat,
+    fmt: Partition,
     x: npt.NDArray[np.float32],
     options: RunOptions,
     sources: _Sources,

@@ -19,6 +19,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+RESOURCES = ("lut", "ff", "bram", "uram", "dsp")
+"""What a design takes of the chip: LUTs, flip-flops, RAM blocks of 36 Kib, of 288 Kib, DSPs."""
+
 _FOLDER = Path(__file__).resolve().parent
 _AXI_FIELDS = (
     "latency", "num_read_outstanding", "num_write_outstanding", "max_burst_length",
@@ -54,6 +57,8 @@ class Board:
     axi : dict of str to int
         Parameters of the memory ports' adapters.
     figures : dict of str to Figure
+        Clocks, rates and limits, and for each of `RESOURCES` how much is `_available`, what
+        the `_shell` takes, and the share that is the `_limit`, shell included.
     """
 
     name: str
@@ -124,7 +129,10 @@ def _board(name: str, content: dict[str, Any]) -> Board:
         bank_bytes=int(facts["bank_bytes"].value),
         slr=str(facts["slr"].value),
         axi={field: int(facts[field].value) for field in _AXI_FIELDS},
-        figures={k: _figure(name, k, v) for k, v in content["figures"].items()},
+        figures={
+            k: _figure(name, k, v)
+            for k, v in {**content["figures"], **content.get("resources", {})}.items()
+        },
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,34 @@ from .base import (
 PICTURE_ENDINGS = (".svg", ".png", ".pdf")
 
 
+class UnitsType(click.ParamType):
+    """A number of compute units, several with commas, `all` or `max`."""
+
+    name = "units"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | tuple[int, ...]:
+        """Return the numbers, or the word."""
+        if isinstance(value, tuple) or value in ("all", "max"):
+            return value  # type: ignore[no-any-return]
+        numbers = str(value).split(",")
+        if not all(text.strip().isdecimal() and int(text) > 0 for text in numbers):
+            self.fail(
+                f"{value!r} is no number of units; give N, N,N,…, 'all' or 'max'.", param, ctx
+            )
+        return tuple(int(text) for text in numbers)
+
+
+def most_units(board: str) -> Callable[[str, Mapping[str, int]], int]:
+    """Return how many units of a kernel fit a board, as the model asks for it."""
+    from ..boards import load_board
+    from ..design_fit import max_units
+
+    card = load_board(board)
+    return lambda kernel, parameters: max_units(kernel, parameters, card)
+
+
 def model_options(command: Any) -> Any:
     """Add the options that choose a model."""
     options = (
@@ -32,8 +60,10 @@ def model_options(command: Any) -> Any:
                      help="u50 (this project's kernels), paper (the paper's), or a file."),
         click.option("--board", default="u50", show_default=True, metavar="B",
                      help="Board file's name."),
-        click.option("--cu", "compute_units", type=click.IntRange(min=1), default=1,
-                     show_default=True, metavar="N", help="Compute units."),
+        click.option("--cu", "compute_units", type=UnitsType(), default="1",
+                     show_default=True, metavar="N",
+                     help="Compute units: N, several as 1,4,16, max (the most that fit), or "
+                     "all up to them."),
         click.option("--clock-hz", type=FiniteRange(min=1e6), metavar="F",
                      help="Kernel clock; the calibration's own by default."),
     )  # fmt: skip
@@ -65,13 +95,15 @@ def predict_command(
     **options: Any,
 ) -> None:
     """Predict time, power and energy for every kernel, without running anything."""
+    from ..design_fit import choose_x_room
     from ..matrices import open_matrix
     from ..report.roofline import prediction_tables
     from ..roofline.predict import predict
 
     with terminal.download() as progress:
         opened = open_matrix(matrix, symmetric, progress)
-    found = predict(opened, **options)
+    most = most_units(options["board"])
+    found = predict(opened, max_units=most, x_room=choose_x_room, **options)
     tables = prediction_tables(found)
     deliver(terminal, found.to_json(), tables, as_json=as_json, json_out=json_out)
 
@@ -140,7 +172,7 @@ def roofline_group(
     slice_size: int,
     calibration: str,
     board: str,
-    compute_units: int,
+    compute_units: str | tuple[int, ...],
     clock_hz: float | None,
     output: str | None,
 ) -> None:
@@ -151,16 +183,19 @@ def roofline_group(
         raise click.UsageError("name matrices with --matrix M…, or results with --results.")
     if not output or not output.endswith(PICTURE_ENDINGS):
         raise click.UsageError(f"name a picture with -o FILE ({', '.join(PICTURE_ENDINGS)}).")
+    from ..boards import load_board
     from ..roofline import canvas
     from ..roofline.calibration import load_calibration
     from ..roofline.figures import roofline_figure
     from ..roofline.points import model_points, run_point
-    from ..roofline.predict import predict
+    from ..roofline.predict import power_cap_w, predict, units_to_draw
 
-    known = load_calibration(calibration, board)
+    known, card = load_calibration(calibration, board), load_board(board)
     if clock_hz is not None:
         known = known.with_clock(clock_hz)
     edges = tuple(blocks) or (16,)
+    most = most_units(board)
+    numbers = units_to_draw(compute_units, max(edges), known, card, most)
     points = []
     for spec in matrices:
         found = predict(
@@ -169,7 +204,8 @@ def roofline_group(
             board=board,
             blocks=edges,
             slices=(slice_size,),
-            compute_units=compute_units,
+            compute_units=numbers,
+            max_units=most,
             symmetric=symmetric,
         )
         for candidate in found.candidates:
@@ -180,7 +216,12 @@ def roofline_group(
         else:
             terminal.say(f"{path}: has no time of a card, and is not drawn")
     picture = roofline_figure(
-        points, known, blocks=edges, slice_size=slice_size, compute_units=compute_units
+        points,
+        known,
+        blocks=edges,
+        slice_size=slice_size,
+        compute_units=numbers,
+        power_cap_w=power_cap_w(card),
     )
     canvas.save(picture, output)
     terminal.say(f"wrote {output}")
@@ -223,6 +264,12 @@ def calibrate_command(
 @click.option("-o", "--output", metavar="DIR", help="Write the page and its figures.")
 @click.option("--tables", metavar="FILE.csv", help="Other published figures, same columns.")
 @click.option("--matrices", metavar="DIR", help="Folder with real matrices; else the cache.")
+@click.option(
+    "--peers",
+    "with_peers",
+    is_flag=True,
+    help="Other accelerators' published figures beside this project's modelled ones.",
+)
 @json_options
 @common_options
 @pass_terminal
@@ -232,25 +279,31 @@ def paper_command(
     output: str | None,
     tables: str | None,
     matrices: str | None,
+    with_peers: bool,
     as_json: bool,
     json_out: str | None,
 ) -> None:
     """Set the paper's tables and figures beside the model's."""
-    from ..report.roofline import paper_tables
+    from ..report.roofline import paper_tables, peer_tables
     from ..roofline.page import write_paper
     from ..roofline.paper import reproduce
+    from ..roofline.peers import compare_peers
 
     if matrices and not Path(matrices).is_dir():
         raise click.BadParameter(f"{matrices!r} is no folder.", param_hint="--matrices")
     with terminal.steps() as step:
         step("counting tiles and fitting the model")
         result = reproduce(tables, matrices=matrices)
+        peers = None
+        if with_peers:
+            peers = compare_peers(matrices=matrices, max_units=most_units("u50"))
         if output:
             step("drawing")
-            written = write_paper(result, output, matrices)
-    deliver(
-        terminal, result.to_json(), paper_tables(result), as_json=as_json, json_out=json_out
-    )
+            written = write_paper(result, output, matrices, peers)
+    document, shown = result.to_json(), paper_tables(result)
+    if peers is not None:
+        document, shown = {**document, **peers.to_json()}, [*shown, *peer_tables(peers)]
+    deliver(terminal, document, shown, as_json=as_json, json_out=json_out)
     if output:
         terminal.say(f"wrote {len(written)} files to {output}; open {written[0]}")
 

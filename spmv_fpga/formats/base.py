@@ -74,6 +74,19 @@ class SparseFormat(ABC):
     def spmv(self, x: npt.ArrayLike) -> FloatArray:
         """Multiply with NumPy alone: what the kernel must compute."""
 
+    @property
+    @abstractmethod
+    def strip_height(self) -> int:
+        """Rows of a strip: what the stream cannot be cut within."""
+
+    @abstractmethod
+    def strip_words(self) -> IntArray:
+        """Return the words of values and indices of every strip, shape (strips,), int64."""
+
+    @abstractmethod
+    def take_strips(self, start: int, end: int) -> SparseFormat:
+        """Return the rows of strips `start` to `end` as a format; its arrays are views."""
+
     @abstractmethod
     def scalars(self) -> dict[str, int]:
         """Return the kernel's 32-bit arguments, all but `iterations`, by name."""
@@ -124,6 +137,15 @@ class SparseFormat(ABC):
 def density(nnz: int, num_stored: int) -> float:
     """Return nnz over slots; 1 where nothing is stored."""
     return nnz / num_stored if num_stored else 1.0
+
+
+def count_entries(values: FloatArray) -> int:
+    """Return how many slots hold an entry.
+
+    >>> count_entries(np.array([1.0, -0.0, 0.0], np.float32))
+    2
+    """
+    return int(np.count_nonzero(values.view(np.uint32) != PADDING_BITS))
 
 
 def words_for(num_elements: int) -> int:

@@ -22,9 +22,11 @@ from .base import (
     PADDING_BITS,
     WORD_LANES,
     FloatArray,
+    IntArray,
     SparseFormat,
     WordArray,
     canonical_csr,
+    count_entries,
     freeze,
     padded_vector,
     products,
@@ -195,6 +197,28 @@ class BlockedEll(SparseFormat):
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             row_sums = products(self.values, operand[self.block_cols, None, :]).sum(axis=2)
         return sums_by_group(row_sums, self.blocks_per_row).ravel()[: self.shape[0]]
+
+    @property
+    def strip_height(self) -> int:
+        """A strip is a block row."""
+        return self.block
+
+    def strip_words(self) -> IntArray:
+        """Return the words of values of every block row."""
+        return self.blocks_per_row * (self.block * self.block // WORD_LANES)
+
+    def take_strips(self, start: int, end: int) -> BlockedEll:
+        """Return block rows `start` to `end` as a matrix of their rows."""
+        first_tile = np.concatenate(([0], np.cumsum(self.blocks_per_row)))
+        tiles = slice(int(first_tile[start]), int(first_tile[end]))
+        rows = min(end * self.block, self.shape[0]) - start * self.block
+        return BlockedEll(
+            values=self.values[tiles],
+            block_cols=self.block_cols[tiles],
+            blocks_per_row=self.blocks_per_row[start:end],
+            shape=(max(rows, 0), self.shape[1]),
+            nnz=count_entries(self.values[tiles]),
+        )
 
     def scalars(self) -> dict[str, int]:
         """Return the kernel's scalar arguments by name."""

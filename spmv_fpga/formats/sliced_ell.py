@@ -26,9 +26,11 @@ from .base import (
     PADDING_BITS,
     WORD_LANES,
     FloatArray,
+    IntArray,
     SparseFormat,
     WordArray,
     canonical_csr,
+    count_entries,
     freeze,
     padded_vector,
     products,
@@ -191,6 +193,30 @@ class SlicedEll(SparseFormat):
             return np.zeros(self.shape[0], np.float32)
         terms = products(self.values, operand[self.col_indices]).reshape(-1, self.slice_size)
         return sums_by_group(terms, self.slice_widths).ravel()[: self.shape[0]]
+
+    @property
+    def strip_height(self) -> int:
+        """A strip is a slice."""
+        return self.slice_size
+
+    def strip_words(self) -> IntArray:
+        """Return the words of every slice, two for 16 slots, rounded up."""
+        slots = self.slice_size * np.maximum(self.slice_widths, 1)
+        return 2 * -(-slots // WORD_LANES)
+
+    def take_strips(self, start: int, end: int) -> SlicedEll:
+        """Return slices `start` to `end` as a matrix of their rows."""
+        first_slot = self.slice_size * np.concatenate(([0], np.cumsum(self.slice_widths)))
+        slots = slice(int(first_slot[start]), int(first_slot[end]))
+        rows = min(end * self.slice_size, self.shape[0]) - start * self.slice_size
+        return SlicedEll(
+            values=self.values[slots],
+            col_indices=self.col_indices[slots],
+            slice_widths=self.slice_widths[start:end],
+            shape=(max(rows, 0), self.shape[1]),
+            nnz=count_entries(self.values[slots]),
+            slice_size=self.slice_size,
+        )
 
     def scalars(self) -> dict[str, int]:
         """Return the kernel's scalar arguments by name."""

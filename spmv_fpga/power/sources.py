@@ -103,8 +103,8 @@ def choose_sensor(name: str) -> Sensor:
     for finding in findings:
         if finding.ok:
             return open_sensor(finding.name)
-    reasons = "; ".join(f"{f.name}: {f.detail}" for f in findings)
-    raise SensorError(f"no power sensor can be read here ({reasons}).")
+    reasons = "; ".join(f"{f.name}: {f.detail} ({f.remedy})" for f in findings)
+    raise SensorError(f"no power sensor can be read here; {reasons}.")
 
 
 @dataclass(frozen=True)

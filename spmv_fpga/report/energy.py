@@ -26,7 +26,7 @@ def attribution_tables(attribution: Attribution) -> list[Table | Text]:
     ):
         table.add_column(heading, justify="right")
     for region in attribution.regions:
-        table.add_row(*_region_cells(region))
+        table.add_row(*map(Text, _region_cells(region)))  # a name may hold [brackets]
     table.add_row("outside", "", "", *_span(attribution.outside_s, attribution.outside_j))
     table.add_row("run", "", "", *_span(attribution.time_s, attribution.energy_j))
     return [table, *_notes(attribution)]

@@ -13,6 +13,7 @@ from ..figures import Figure
 from ..roofline.calibration import Calibration
 from ..roofline.model import Prediction
 from ..roofline.paper import DensityRow, PaperResult, TimeRow
+from ..roofline.peers import PeerComparison, PeerRow
 from ..roofline.predict import PredictionSet
 from .tables import facts_grid, plain_table
 
@@ -26,12 +27,20 @@ def prediction_tables(found: PredictionSet) -> list[Table | Text]:
     )
     headings = ["kernel", "tiles", "full", "CIA", "accesses", "stream", "time", "rate"]
     headings += ["power", "energy", "binds", "best for"]
-    rows = [_candidate(found, i, candidate) for i, candidate in enumerate(found.candidates)]
+    shown = _shown(found)
+    if has_units := any(c.compute_units > 1 for c in found.candidates):
+        headings.insert(1, "units")
+    rows = [_candidate(found, i, has_units=has_units) for i in shown]
     notes = [
+        *_choices(found, has_units=has_units),
         "",
         "All figures are modelled, ± their 95 % intervals: calibration "
         f"{found.calibration.name}, {found.calibration.title}.",
     ]
+    if len(shown) < len(found.candidates):
+        notes.append(
+            "Of the numbers of units, powers of two, the most and the best; --json has all."
+        )
     if found.sampled_rows is not None:
         notes.append(f"Tiles were counted in {found.sampled_rows} rows only.")
     return [
@@ -43,12 +52,54 @@ def prediction_tables(found: PredictionSet) -> list[Table | Text]:
     ]
 
 
-def _candidate(found: PredictionSet, i: int, candidate: Prediction) -> list[object]:
+def _shown(found: PredictionSet) -> list[int]:
+    """Return which candidates a table shows; with many numbers of units not every one."""
+    choices = found.choices
+    if len(found.candidates) <= 6 * len(choices):
+        return list(range(len(found.candidates)))
+    best = {i for c in choices for i in (c.best_time, c.best_energy)}
+    return [
+        i
+        for i, c in enumerate(found.candidates)
+        if i in best or c.compute_units.bit_count() == 1 or _is_last(found, i)
+    ]
+
+
+def _is_last(found: PredictionSet, i: int) -> bool:
+    """Whether a candidate has the most units of its kernel."""
+    after = found.candidates[i + 1 : i + 2]
+    return not after or after[0].compute_units <= found.candidates[i].compute_units
+
+
+def _choices(found: PredictionSet, *, has_units: bool) -> list[str]:
+    """Say which number of units is best for each kernel, where there were several."""
+    if not has_units or len(found.candidates) == len(found.choices):
+        return []
+    texts = []
+    for choice in found.choices:
+        time, energy = (found.candidates[i] for i in (choice.best_time, choice.best_energy))
+        texts.append(
+            f"{_kernel_name(time)}: {time.compute_units} for time "
+            f"({units.seconds(time.time_s.value)}), {energy.compute_units} for energy "
+            f"({units.joules(energy.energy_j.value)})"
+        )
+    return ["", f"Best units within what fits: {'; '.join(texts)}."]
+
+
+def _kernel_name(candidate: Prediction) -> str:
     work = candidate.workload
     parameter = f"P {work.block}" if work.kernel == "block" else f"L {work.slice_size}"
+    return f"{work.kernel}, {parameter}"
+
+
+def _candidate(found: PredictionSet, i: int, *, has_units: bool) -> list[object]:
+    candidate, fits = found.candidates[i], found.fits[i]
+    work = candidate.workload
     wins = (("time", found.best_time), ("energy", found.best_energy))
+    number = str(candidate.compute_units) + ("" if fits else " (too many)")
     return [
-        f"{work.kernel}, {parameter}",
+        _kernel_name(candidate),
+        *([number] if has_units else []),
         work.blocks,
         units.percent(work.density),
         round(candidate.cia, 2),
@@ -99,6 +150,39 @@ def paper_tables(result: PaperResult) -> list[Table | Text]:
         _times(result.table2),
         Text(""),
         *(Text(sentence) for sentence in result.summary["sentences"]),
+    ]
+
+
+def peer_tables(found: PeerComparison) -> list[Table | Text]:
+    """Return other accelerators' published figures beside this project's modelled ones."""
+    headings = ["matrix", "card", "t published", "rate published", "kernel modelled", "units"]
+    headings += ["t model", "repeated", "rate model", "16×16 full", "from"]
+    return [
+        Text("\nPeers: published on the card named, modelled for this project", "bold"),
+        plain_table(headings, [_peer(row) for row in found.rows]),
+        Text(found.assumptions, "dim"),
+        Text(
+            "repeated: without the launch, as the peers measure; no figure where x goes in "
+            "panels. Where no density is known, Block is left out and Scalar has no padding.",
+            "dim",
+        ),
+    ]
+
+
+def _peer(row: PeerRow) -> list[object]:
+    peer, model = row.peer, row.model
+    return [
+        peer.name,
+        peer.card.upper(),
+        units.seconds(peer.time_s),
+        units.gflops(peer.gflops),
+        _kernel_name(model),
+        model.compute_units,
+        units.seconds(model.time_s.value),
+        units.seconds(row.repeated_time_s.value),
+        units.gflops(row.gflops.value),
+        "unknown" if row.density is None else units.percent(row.density),
+        row.source,
     ]
 
 

@@ -75,7 +75,7 @@ def _figures(result: RunResult) -> Table:
             _cell(figures["power_w"], units.watts),
             _cell(figures["energy_j"], units.joules),
         ]
-        table.add_row(name, *cells, figures["time_s"].origin or units.NOTHING)
+        table.add_row(Text(name), *cells, figures["time_s"].origin or units.NOTHING)
     return table
 
 
@@ -215,7 +215,8 @@ def plain_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table
         is_number = any(isinstance(row[column], int | float) for row in content)
         table.add_column(heading, justify="right" if is_number else "left")
     for row in content:
-        table.add_row(*(units.NOTHING if cell is None else str(cell) for cell in row))
+        # As Text, which is printed as it stands: a name may hold [brackets].
+        table.add_row(*(Text(units.NOTHING if cell is None else str(cell)) for cell in row))
     return table
 
 
@@ -253,7 +254,7 @@ def findings_table(findings: Iterable[Finding]) -> Table:
         mark = (
             Text("ok", "green") if f.ok else Text("missing" if f.is_needed else "-", "yellow")
         )
-        table.add_row(mark, f.name, f.detail, f.remedy)
+        table.add_row(mark, *map(Text, (f.name, f.detail, f.remedy)))
     return table
 
 

@@ -44,6 +44,7 @@ _CROWDED = 24
 
 _P1_LINE: dict[str, Any] = {"color": canvas.BLUE, "linewidth": 1.3, "linestyle": "--"}
 _P2_LINE: dict[str, Any] = {"color": canvas.VERMILION, "linewidth": 1.3, "linestyle": "-."}
+_CAP_LINE: dict[str, Any] = {"color": canvas.PURPLE, "linewidth": 1.5, "linestyle": (0, (1, 1))}
 _RED_ZONE = (canvas.VERMILION, 0.30, "////")
 _GREEN_ZONE = (canvas.GREEN, 0.16, "")
 _RED_TEXT = "red zone (hatched): faster, more energy"
@@ -66,7 +67,8 @@ def roofline_figure(
     *,
     blocks: Sequence[int] = (),
     slice_size: int = 16,
-    compute_units: int = 1,
+    compute_units: int | Sequence[int] = 1,
+    power_cap_w: float = math.inf,
     title: str = "",
     note: str = "",
     height_in: float = 5.4,
@@ -82,7 +84,11 @@ def roofline_figure(
         Edges P whose roofs are drawn; by default those of the points, else 16.
     slice_size : int
         L of kernel scalar's peak line.
-    compute_units : int
+    compute_units : int or sequence of int
+        The fewest have lines and zones of energy, the others roofs alone.
+    power_cap_w : float
+        Watts that the card may take. Where Block would take more at its access roof, a line
+        shows what it reaches at the cap.
     title : str
     note : str
         Goes into the caption.
@@ -107,20 +113,87 @@ def roofline_figure(
     """
     drawn = list(points)
     edges = tuple(blocks) or _edges(drawn) or (16,)
-    by_edge = {P: roofs(calibration, "block", P, compute_units) for P in edges}
-    lines = energy_lines(calibration, max(edges), slice_size, compute_units)
-    caption = _caption(drawn, calibration, lines, compute_units, note)
+    asked = (compute_units,) if isinstance(compute_units, int) else compute_units
+    fewest, *more = sorted(set(asked))
+    by_edge = {P: roofs(calibration, "block", P, fewest) for P in edges}
+    lines = energy_lines(calibration, max(edges), slice_size, fewest)
+    scaled = [unit_roofs(calibration, max(edges), n, power_cap_w) for n in (fewest, *more)]
+    caption = _caption(drawn, calibration, lines, scaled, power_cap_w, note)
     with canvas.style():
         figure = canvas.new_figure(height_in)
-        axes = _log_axes(figure, caption, title, _limits(drawn, by_edge, lines))
+        limits = _limits(drawn, [*by_edge.values(), *(s.roofs for s in scaled)], lines)
+        axes = _log_axes(figure, caption, title, limits)
         axes.set_xlabel("CIA (useful flop per access)")
         axes.set_ylabel("Performance (GFLOP/s)")
         picture = _Roofline(axes)
         picture.draw_zones(lines, by_edge[max(edges)])
         picture.draw_roofs(by_edge, lines)
+        picture.draw_unit_roofs(scaled)
         picture.draw_points(drawn)
         picture.write_all(lines, by_edge, drawn)
     return figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitRoofs:
+    """Roofs of kernel block with a number of units, and what the power cap leaves of them.
+
+    Attributes
+    ----------
+    compute_units : int
+    roofs : Roofs
+    power_w : float
+        Modelled, at the access roof.
+    capped_accesses_per_s : float or None
+        Accesses a second at which the modelled power reaches the cap; None where the access
+        roof is lower, 0 where idle ports take more than the cap.
+    """
+
+    compute_units: int
+    roofs: Roofs
+    power_w: float
+    capped_accesses_per_s: float | None
+
+
+def unit_roofs(
+    calibration: Calibration,
+    block: int = 16,
+    compute_units: int = 1,
+    power_cap_w: float = math.inf,
+) -> UnitRoofs:
+    """Return the roofs of a number of units, and what reaches the power cap below them.
+
+    Power is idle + units · kernel + slope · bytes a second, so the cap is a rate of
+    accesses: a line through the same origin as the access roof.
+
+    Parameters
+    ----------
+    calibration : Calibration
+    block : int
+    compute_units : int
+    power_cap_w : float
+
+    Examples
+    --------
+    >>> from spmv_fpga.roofline.calibration import load_calibration
+    >>> one = unit_roofs(load_calibration("u50"), compute_units=1, power_cap_w=75.0)
+    >>> one.capped_accesses_per_s is None, one.roofs.compute_gflops
+    (True, 9.6)
+    """
+    found = roofs(calibration, "block", block, compute_units)
+    lines = energy_lines(calibration, block, compute_units=compute_units)
+    over_w = lines.block_power_w - power_cap_w
+    slope = calibration.kernel("block", block).power.w_per_byte_per_s.value
+    capped = None
+    if over_w > 0:
+        less = over_w / (slope * found.access_bytes) if slope > 0 else math.inf
+        capped = max(found.accesses_per_s - less, 0.0)
+    return UnitRoofs(
+        compute_units=compute_units,
+        roofs=found,
+        power_w=lines.block_power_w,
+        capped_accesses_per_s=capped,
+    )
 
 
 def figure_1(calibration: Calibration, *, block: int = 16) -> Figure:
@@ -320,24 +393,53 @@ class _Roofline:
             gid="line-min-cia", color=canvas.GREEN, linewidth=1.1, linestyle=":",
         )  # fmt: skip
 
+    def draw_unit_roofs(self, scaled: Sequence[UnitRoofs]) -> None:
+        """Draw the roofs of more units, and where power reaches the cap."""
+        for found in scaled[1:]:
+            self._slope(
+                found.roofs.giga_accesses_per_s, found.roofs.compute_gflops,
+                gid=f"roof-access-x{found.compute_units}", color=canvas.GREY, linewidth=1.1,
+            )  # fmt: skip
+            self._line(
+                [found.roofs.ridge_cia, self.x_high], [found.roofs.compute_gflops] * 2,
+                gid=f"roof-block-x{found.compute_units}", color=canvas.GREY, linewidth=1.1,
+            )  # fmt: skip
+            self.write(
+                f"{found.compute_units} units: {found.roofs.compute_gflops:.3g} GFLOP/s",
+                self.x_high, found.roofs.compute_gflops, dx=-4, dy=3, ha="right", va="bottom",
+            )  # fmt: skip
+        for found in scaled:
+            if found.capped_accesses_per_s:
+                self._slope(
+                    found.capped_accesses_per_s / 1e9, found.roofs.compute_gflops,
+                    gid=f"cap-x{found.compute_units}", **_CAP_LINE,
+                )  # fmt: skip
+
+    def _slope(self, slope: float, top: float, **how: Any) -> None:
+        """Draw `y = slope · x` up to a height."""
+        start = max(self.x_low, self.y_low / slope)
+        end = min(top / slope, self.x_high)
+        if start < end:
+            self._line([start, end], [start * slope, end * slope], **how)
+
     def _line(self, x: list[float], y: list[float], **how: Any) -> None:
         self.axes.plot(x, y, zorder=2, **how)
         self.lines.append(((x[0], y[0]), (x[1], y[1])))
 
     def draw_points(self, points: Sequence[Point]) -> None:
         """Draw the points; a hairline joins two views of one product."""
-        first: dict[tuple[str, str, int | None], Point] = {}
+        first: dict[tuple[str, str, int | None, int], Point] = {}
         for point in points:
             look = _look(point)
             self.axes.plot(
                 [point.cia], [point.gflops], zorder=4, **_marker(point),
-                gid=self._once("point", point.origin, *map(str, point.key)),
+                gid=self._once("point", point.origin, *_key_parts(point)),
             )  # fmt: skip
             if point.cia_bounds is not None:
                 self.axes.plot(
                     point.cia_bounds, [point.gflops] * 2, color=look.color, linewidth=0.9,
                     marker="|", markersize=4, zorder=3,
-                    gid=self._once("bounds", point.origin, *map(str, point.key)),
+                    gid=self._once("bounds", point.origin, *_key_parts(point)),
                 )  # fmt: skip
                 left, right = ((cia, point.gflops) for cia in point.cia_bounds)
                 self.lines.append((left, right))
@@ -502,14 +604,14 @@ class _Roofline:
         self.taken.append(Box.of(legend.get_window_extent()))
 
     def _write_names(self, points: Sequence[Point]) -> None:
-        named: dict[tuple[str, str, int | None], Point] = {}
+        named: dict[tuple[str, str, int | None, int], Point] = {}
         for point in points:
             if point.is_labelled and (point.key not in named or point.origin != "modelled"):
                 named[point.key] = point
         _, left_out = place_labels(
             self.axes,
             [
-                Anchor(p.name, p.cia, p.gflops, _gid("label", *map(str, p.key)))
+                Anchor(p.label, p.cia, p.gflops, _gid("label", *_key_parts(p)))
                 for p in named.values()
             ],
             obstacles=self.taken,
@@ -598,14 +700,14 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _limits(
-    points: Sequence[Point], by_edge: Mapping[int, Roofs], lines: EnergyLines
+    points: Sequence[Point], found: Sequence[Roofs], lines: EnergyLines
 ) -> tuple[float, float, float, float]:
     """Bounds of both axes: all points, both zones, the ridge, and room for text."""
     cias = [cia for p in points for cia in (p.cia, *(p.cia_bounds or ()))]
     cias.append(lines.min_cia_energy)
     rates = [p.gflops for p in points] + [lines.scalar_gflops]
-    ridge = max(r.ridge_cia for r in by_edge.values())
-    top = max(r.compute_gflops for r in by_edge.values())
+    ridge = max(r.ridge_cia for r in found)
+    top = max(r.compute_gflops for r in found)
     return (
         min(cias) / 1.6,
         max(1.8 * ridge, 1.5 * max(cias)),
@@ -626,10 +728,12 @@ def _caption(
     points: Sequence[Point],
     calibration: Calibration,
     lines: EnergyLines,
-    compute_units: int,
+    scaled: Sequence[UnitRoofs],
+    power_cap_w: float,
     note: str,
 ) -> str:
-    units = "one compute unit" if compute_units == 1 else f"{compute_units} compute units"
+    fewest = scaled[0].compute_units
+    units = "one compute unit" if fewest == 1 else f"{fewest} compute units"
     origins = {p.origin for p in points}
     fills = {
         "filled": sorted(origins & {"measured", "published"}),
@@ -645,6 +749,7 @@ def _caption(
     parts = [
         f"Lines and zones are modelled: {_calibration_text(calibration)}, {units}",
         f"P1 = {lines.scalar_power_w:.3g} W, P2 = {lines.block_power_w:.3g} W",
+        *_units_text(scaled, power_cap_w),
         "Gaccess/s: 10⁹ accesses of Block a second",
         is_apart
         and f"An access of Scalar is {scalar.access_bytes} bytes, many to a word, so its "
@@ -656,6 +761,33 @@ def _caption(
         note.rstrip("."),
     ]
     return ". ".join(part for part in parts if part) + "."
+
+
+def _units_text(scaled: Sequence[UnitRoofs], power_cap_w: float) -> list[str]:
+    """Say what more units take, and what the cap leaves of them."""
+    texts = []
+    if len(scaled) > 1:
+        powers = ", ".join(f"{s.compute_units}: {s.power_w:.3g} W" for s in scaled[1:])
+        texts.append(f"Grey: roofs of more units, with their P2, {powers}")
+    capped = [s for s in scaled if s.capped_accesses_per_s is not None]
+    drawn = [str(s.compute_units) for s in capped if s.capped_accesses_per_s]
+    beyond = [str(s.compute_units) for s in capped if not s.capped_accesses_per_s]
+    if drawn:
+        texts.append(
+            f"Dotted: power reaches the cap of {power_cap_w:g} W, with {', '.join(drawn)} units"
+        )
+    if beyond:
+        texts.append(
+            f"With {', '.join(beyond)} units it is above the cap of {power_cap_w:g} W even "
+            "without traffic"
+        )
+    return texts
+
+
+def _key_parts(point: Point) -> list[str]:
+    """Return what names a point in the picture; one unit goes without saying."""
+    *parts, compute_units = map(str, point.key)
+    return parts if point.compute_units == 1 else [*parts, f"x{compute_units}"]
 
 
 def _calibration_text(calibration: Calibration) -> str:

@@ -22,6 +22,7 @@ from .calibration import Calibration, Parameter
 from .drawings import figure_2, figure_3
 from .figures import figure_1, figure_4, figure_5, figure_6
 from .paper import CITATION, DensityRow, PaperResult, TimeRow
+from .peers import CONVENTION, PeerComparison, PeerRow
 from .points import paper_points
 
 if TYPE_CHECKING:
@@ -110,7 +111,9 @@ def draw_pictures(
     )
 
 
-def render_page(result: PaperResult, pictures: Sequence[Picture]) -> str:
+def render_page(
+    result: PaperResult, pictures: Sequence[Picture], peers: PeerComparison | None = None
+) -> str:
     """Return the page as text.
 
     Parameters
@@ -118,6 +121,8 @@ def render_page(result: PaperResult, pictures: Sequence[Picture]) -> str:
     result : PaperResult
         Without Table 1, the page has none.
     pictures : sequence of Picture
+    peers : PeerComparison, optional
+        Without it, the page has no table of peers.
     """
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
@@ -144,6 +149,9 @@ def render_page(result: PaperResult, pictures: Sequence[Picture]) -> str:
             for p in pictures
         ],
         parameters=list(_parameter_cells(calibration)),
+        peers=[] if peers is None else [_peer_cells(row) for row in peers.rows],
+        peers_assumptions="" if peers is None else peers.assumptions,
+        convention=CONVENTION,
     )
 
 
@@ -151,6 +159,7 @@ def write_paper(
     result: PaperResult,
     folder: str | os.PathLike[str],
     matrices: str | os.PathLike[str] | None = None,
+    peers: PeerComparison | None = None,
 ) -> tuple[Path, ...]:
     """Write the page and each of its figures.
 
@@ -161,6 +170,8 @@ def write_paper(
         Made where it is missing.
     matrices : path, optional
         Folder with real matrices.
+    peers : PeerComparison, optional
+        Goes onto the page.
 
     Returns
     -------
@@ -174,7 +185,7 @@ def write_paper(
     """
     target = Path(folder)
     pictures = draw_pictures(result, matrices)
-    page = render_page(result, pictures)
+    page = render_page(result, pictures, peers)
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -210,6 +221,27 @@ def _density_cells(row: DensityRow) -> dict[str, str]:
         else f"{counted:.2f} %{'' if agrees else ' (differs)'}",
         "mark": "bad" if not agrees else "good" if row.source == "real" else "",
         "source": row.source if row.reason is None else f"{row.source}: {row.reason}",
+    }
+
+
+def _peer_cells(row: PeerRow) -> dict[str, str]:
+    peer, model, work = row.peer, row.model, row.model.workload
+    rates = (peer.gflops, row.gflops.value, row.repeated_gflops.value)
+    published, own, repeated = (NOTHING if v is None else f"{v:.2f}" for v in rates)
+    return {
+        "name": peer.name,
+        "n": _count(peer.n),
+        "nnz": _count(peer.nnz),
+        "card": f"{peer.system}, {peer.card.upper()}",
+        "time": _milli(peer.time_s),
+        "gflops": published,
+        "kernel": f"{work.kernel} {work.parameter}, {model.compute_units} units",
+        "time_model": _milli(model.time_s),
+        "gflops_model": own,
+        "time_repeated": _milli(row.repeated_time_s),
+        "gflops_repeated": repeated,
+        "density": "unknown" if row.density is None else percent(row.density),
+        "source": f"{row.source}: {' '.join(row.notes)}" if row.notes else row.source,
     }
 
 

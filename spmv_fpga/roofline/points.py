@@ -45,6 +45,7 @@ class Point:
         Whether it bounds the product from below; drawn small and without a name.
     is_labelled : bool
         Whether the name is written beside it.
+    compute_units : int
     """
 
     name: str
@@ -56,6 +57,7 @@ class Point:
     cia_bounds: tuple[float, float] | None = None
     is_least: bool = False
     is_labelled: bool = True
+    compute_units: int = 1
 
     def __post_init__(self) -> None:
         if self.series not in SERIES:
@@ -72,9 +74,14 @@ class Point:
                 )
 
     @property
-    def key(self) -> tuple[str, str, int | None]:
+    def key(self) -> tuple[str, str, int | None, int]:
         """What two views of one product have in common."""
-        return self.name, self.series, self.parameter
+        return self.name, self.series, self.parameter, self.compute_units
+
+    @property
+    def label(self) -> str:
+        """What is written beside the point: the matrix, and the units where they are many."""
+        return self.name if self.compute_units == 1 else f"{self.name} ×{self.compute_units}"
 
 
 def timed_points(
@@ -146,9 +153,10 @@ def model_points(name: str, prediction: Prediction, *, block_max: bool = False) 
     """Return the points of a prediction."""
     if prediction.time_s.value is None:
         return []
-    return timed_points(
+    points = timed_points(
         name, prediction.workload, prediction.time_s.value, "modelled", block_max=block_max
     )
+    return [replace(p, compute_units=prediction.compute_units) for p in points]
 
 
 def block_points(
@@ -217,6 +225,7 @@ def run_point(document: Mapping[str, Any], calibration: Calibration) -> Point | 
     try:
         kernel, gflops = document["kernel"], document["fpga"]["gflops"]
         parameter = kernel["block"] if kernel["name"] == "block" else kernel["slice"]
+        compute_units = kernel.get("compute_units", 1)
         access = calibration.kernel(kernel["name"], parameter).access
         accesses = (
             kernel["bytes"] / WORD_BYTES
@@ -243,6 +252,7 @@ def run_point(document: Mapping[str, Any], calibration: Calibration) -> Point | 
         cia=2 * nnz / accesses,
         gflops=value,
         origin=origin,
+        compute_units=compute_units,
     )
 
 

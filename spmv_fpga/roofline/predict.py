@@ -3,14 +3,17 @@
 All follows from what the formats would store: row lengths and tiles are counted in
 O(nnz), nothing padded is made. Where even that is too much, tiles are counted in some of
 the rows and the result says how far that may be off.
+
+Several compute units share the rows. Where x is longer than its room on the chip, columns
+go in panels, and each panel is a round of launches of its own.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +24,12 @@ from scipy.stats import t as student_t
 from ..boards import Board, load_board
 from ..errors import SpmvFpgaError
 from ..formats import BLOCK_SIZES, FormatStats, count_blocks, format_stats
-from ..formats.base import WORD_LANES, canonical_csr
+from ..formats.base import WORD_LANES, canonical_csr, words_for
 from ..formats.blocked_ell import DESCRIPTORS_PER_WORD, check_block
+from ..formats.sliced_ell import slice_widths
 from ..matrices import Matrix, Symmetric, open_matrix
 from .calibration import Calibration, load_calibration
-from .model import Prediction, predict_one, workload
+from .model import Prediction, Workload, energy_lines, predict_one, workload
 
 STRIP_ROWS = 32
 """Rows that are sampled together: whole block rows at every P."""
@@ -39,6 +43,115 @@ _CONFIDENCE = 0.95
 DEFAULT_BLOCKS = BLOCK_SIZES
 DEFAULT_SLICES = (16,)
 
+ALL, MOST = "all", "max"
+"""Every number of units up to the most that fit, and that most alone."""
+DEFAULT_MAX_UNITS = 16
+"""Units that are taken to fit where nobody says how many do: those with x in a bank of its
+own or their matrix's."""
+
+Units = int | str | Sequence[int]
+"""Numbers of compute units: one, several, `ALL` or `MOST`."""
+MaxUnits = int | Callable[[str, Mapping[str, int]], int]
+"""Most units that fit: of all kernels, or of a kernel with its P or L, as
+``("block", {"block": 16})``."""
+
+_FEW_UNITS = 2
+_ROOMY, _NARROW = 262144, 65536
+
+
+def default_x_room(compute_units: int) -> int:
+    """Return the elements of x that each unit has room for on the chip.
+
+    >>> default_x_room(1), default_x_room(16)
+    (262144, 65536)
+    """
+    return _ROOMY if compute_units <= _FEW_UNITS else _NARROW
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelledWorkload(Workload):
+    """The work of a matrix whose columns go in panels, a round of launches each.
+
+    Attributes
+    ----------
+    rounds : int
+        Panels. Each has its own launch, fills the pipeline and writes y.
+    strip_rows : int
+        Rows that no two units share: P or L.
+    """
+
+    rounds: int = 1
+    strip_rows: int = 1
+
+    @property
+    def launches(self) -> int:
+        """One a round."""
+        return self.rounds
+
+    @property
+    def y_words(self) -> int:
+        """Words of y that are written, in all rounds."""
+        return self.rounds * super().y_words
+
+    @property
+    def fill_cycles(self) -> int:
+        """Cycles until the pipeline is full, in all rounds."""
+        return self.rounds * super().fill_cycles
+
+    def _strips(self) -> tuple[int, int, int]:
+        strips, words, groups = super()._strips()
+        return self.rounds * strips, words, groups
+
+    def share(self, compute_units: int) -> Workload:
+        """Return one unit's part; where there are fewer strips than units, some are idle.
+
+        >>> work = PanelledWorkload(
+        ...     kernel="block", block=16, slice_size=None, rows=32, cols=32, nnz=512,
+        ...     num_stored=512, blocks=2, num_empty=0, accesses=33, access_bytes=64,
+        ...     matrix_bytes=2056, bytes=2112, strip_rows=16)
+        >>> work.share(8).accesses
+        17
+        """
+        return super().share(min(compute_units, max(-(-self.rows // self.strip_rows), 1)))
+
+
+def in_rounds(work: Workload, rounds: int = 1, num_empty: int | None = None) -> Workload:
+    """Return a workload in rounds of launches.
+
+    Parameters
+    ----------
+    work : Workload
+    rounds : int
+    num_empty : int, optional
+        Block rows without tiles in all panels; as in `work` by default.
+    """
+    counts = {f.name: getattr(work, f.name) for f in fields(Workload)}
+    if num_empty is not None:
+        counts["num_empty"] = num_empty
+    return PanelledWorkload(**counts, rounds=rounds, strip_rows=work.parameter or 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The best numbers of units for a kernel with its parameter.
+
+    Attributes
+    ----------
+    kernel : str
+    parameter : int or None
+        P or L.
+    max_units : int
+        Most units that are taken to fit.
+    best_time, best_energy : int
+        Index of the candidate with the least time, the least energy.
+    """
+
+    kernel: str
+    parameter: int | None
+    max_units: int
+    best_time: int
+    best_energy: int
+
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionSet:
@@ -49,9 +162,14 @@ class PredictionSet:
     matrix : Matrix
     calibration : Calibration
     candidates : tuple of Prediction
-        Scalar first, then Block by P.
+        Scalar first, then Block by P; of each the fewest units first.
     best_time, best_energy : int
-        Index of the candidate with the least time, the least energy.
+        Index of the candidate with the least time, the least energy, among those that fit.
+    fits : tuple of bool
+        Whether each candidate has no more units than fit, and stays below the power cap of
+        the board while its ports are busy.
+    choices : tuple of Choice
+        Of each kernel with its parameter.
     sampled_rows : int or None
         Rows in which tiles were counted; None for all.
     warnings : tuple of str
@@ -63,6 +181,8 @@ class PredictionSet:
     candidates: tuple[Prediction, ...]
     best_time: int
     best_energy: int
+    fits: tuple[bool, ...] = ()
+    choices: tuple[Choice, ...] = ()
     sampled_rows: int | None = None
     warnings: tuple[str, ...] = ()
 
@@ -80,9 +200,13 @@ class PredictionSet:
                 "is_twin": self.matrix.is_twin,
             },
             "calibration": self.calibration.name,
-            "candidates": [_candidate_document(c) for c in self.candidates],
+            "candidates": [
+                {**_candidate_document(c), "fits": fits}
+                for c, fits in zip(self.candidates, self.fits, strict=True)
+            ],
             "best_time": self.best_time,
             "best_energy": self.best_energy,
+            "choices": [vars(choice) for choice in self.choices],
             "sampled_rows": self.sampled_rows,
             "warnings": list(self.warnings),
         }
@@ -95,7 +219,9 @@ def predict(
     board: str = "u50",
     blocks: Sequence[int] = DEFAULT_BLOCKS,
     slices: Sequence[int] = DEFAULT_SLICES,
-    compute_units: int = 1,
+    compute_units: Units = 1,
+    max_units: MaxUnits = DEFAULT_MAX_UNITS,
+    x_room: Callable[[int], int] = default_x_room,
     clock_hz: float | None = None,
     sample_rows: int | None = None,
     seed: int = _SEED,
@@ -112,7 +238,12 @@ def predict(
     board : str
     blocks, slices : sequence of int
         P and L that are asked for.
-    compute_units : int
+    compute_units : int, sequence of int, "all" or "max"
+        Numbers of units to predict for.
+    max_units : int or callable
+        Most units that fit; the best are chosen among no more.
+    x_room : callable
+        Elements of x on the chip, of a number of units.
     clock_hz : float, optional
         Another clock than the calibration's.
     sample_rows : int, optional
@@ -142,18 +273,36 @@ def predict(
     stats, errors, sampled = _counted(csr, blocks, slices, sample_rows, seed)
     if not stats:
         raise SpmvFpgaError("there is nothing to predict; give a block or a slice.")
-    candidates = tuple(
-        predict_one(workload(s, csr.shape, known, count_error=error), known, compute_units)
-        for s, error in zip(stats, errors, strict=True)
+    limits = [_limit(s.kernel, s.block or s.slice_size, max_units) for s in stats]
+    card = load_board(board)
+    numbers = [_numbers(compute_units, s, max_units, known, card) for s in stats]
+    panels = _Panels(csr, x_room)
+    candidates, of_format = [], []
+    for i, (s, error) in enumerate(zip(stats, errors, strict=True)):
+        for number in numbers[i]:
+            cut, rounds, num_empty = panels.cut(s, number)
+            work = workload(cut, csr.shape, known, count_error=error)
+            candidates.append(predict_one(in_rounds(work, rounds, num_empty), known, number))
+            of_format.append(i)
+    fits = tuple(
+        c.compute_units <= limits[i] and not _is_over_cap(c, known, card)
+        for c, i in zip(candidates, of_format, strict=True)
     )
+    everyone = range(len(candidates))
     return PredictionSet(
         matrix=opened,
         calibration=known,
-        candidates=candidates,
-        best_time=_least([c.time_s.value for c in candidates]),
-        best_energy=_least([c.energy_j.value for c in candidates]),
+        candidates=tuple(candidates),
+        best_time=_best(everyone, candidates, fits, "time_s"),
+        best_energy=_best(everyone, candidates, fits, "energy_j"),
+        fits=fits,
+        choices=tuple(
+            _choice([k for k in everyone if of_format[k] == i], candidates, fits, most)
+            for i, most in enumerate(limits)
+        ),
         sampled_rows=sampled,
-        warnings=_warnings(opened, candidates, load_board(board), sampled),
+        warnings=_warnings(opened, candidates, card, sampled)
+        + _fit_warnings(candidates, [limits[i] for i in of_format], known, card),
     )
 
 
@@ -162,7 +311,8 @@ def choose(
     *,
     block: int | None = None,
     slice_size: int | None = None,
-    compute_units: int = 1,
+    compute_units: Units = 1,
+    max_units: MaxUnits = DEFAULT_MAX_UNITS,
     board: str = "u50",
     calibration: str | os.PathLike[str] | Calibration = "u50",
     clock_hz: float | None = None,
@@ -176,6 +326,8 @@ def choose(
         As for `predict`.
     block, slice_size : int, optional
         Leave no other P, no other L to choose from.
+    compute_units, max_units
+        As for `predict`.
     goal : {"time", "energy"}
 
     Returns
@@ -197,6 +349,7 @@ def choose(
         blocks=DEFAULT_BLOCKS if block is None else (block,),
         slices=DEFAULT_SLICES if slice_size is None else (slice_size,),
         compute_units=compute_units,
+        max_units=max_units,
         clock_hz=clock_hz,
     )
     return found.candidates[found.best_time if goal == "time" else found.best_energy]
@@ -217,9 +370,224 @@ def _canonical(A: Any) -> csr_array:
     return A if is_canonical else canonical_csr(A, "predict")
 
 
-def _least(values: Sequence[float | None]) -> int:
-    known = [math.inf if value is None else value for value in values]
-    return known.index(min(known))
+# Numbers of units.
+
+
+def fitting_units(
+    kernel: str,
+    parameter: int | None,
+    max_units: MaxUnits,
+    calibration: Calibration,
+    board: Board,
+) -> list[int]:
+    """Return the numbers of units that fit a board and stay below its power cap.
+
+    One unit is there always: a kernel that is too large alone is refused elsewhere.
+
+    >>> card = load_board("u50")
+    >>> fitting_units("block", 16, 3, load_calibration("u50"), card)
+    [1, 2, 3]
+    """
+    most = max(_limit(kernel, parameter, max_units), 1)
+    cap_w = power_cap_w(board)
+    return [
+        number
+        for number in range(1, most + 1)
+        if number == 1 or busy_power_w(kernel, parameter, calibration, number) <= cap_w
+    ]
+
+
+def units_to_draw(
+    asked: Units,
+    block: int,
+    calibration: Calibration,
+    board: Board,
+    max_units: MaxUnits = DEFAULT_MAX_UNITS,
+) -> tuple[int, ...]:
+    """Return the numbers of units that a picture shows; of all, the powers of two.
+
+    >>> known, card = load_calibration("u50"), load_board("u50")
+    >>> units_to_draw("all", 16, known, card, max_units=7)
+    (1, 2, 4, 7)
+    """
+    if asked == ALL:
+        most = max(_limit("block", block, max_units), 1)
+        return (*(2**k for k in range(most.bit_length()) if 2**k < most), most)
+    if asked == MOST:
+        return tuple(fitting_units("block", block, max_units, calibration, board)[-1:])
+    return (asked,) if isinstance(asked, int) else tuple(int(n) for n in asked)
+
+
+def _limit(kernel: str, parameter: int | None, max_units: MaxUnits) -> int:
+    if not callable(max_units):
+        return max_units
+    name = "block" if kernel == "block" else "slice"
+    return max_units(kernel, {name: parameter or WORD_LANES})
+
+
+def _numbers(
+    asked: Units,
+    stats: FormatStats,
+    max_units: MaxUnits,
+    calibration: Calibration,
+    board: Board,
+) -> list[int]:
+    kernel, parameter = stats.kernel, stats.block or stats.slice_size
+    if asked == ALL:
+        return list(range(1, max(_limit(kernel, parameter, max_units), 1) + 1))
+    if asked == MOST:
+        return fitting_units(kernel, parameter, max_units, calibration, board)[-1:]
+    if isinstance(asked, str):
+        raise SpmvFpgaError(
+            f"compute_units is {asked!r}; it must be a number, several, '{ALL}' or '{MOST}'."
+        )
+    numbers = [asked] if isinstance(asked, int) else sorted(set(asked))
+    if not numbers:
+        raise SpmvFpgaError("compute_units is empty; give a number of units.")
+    return numbers
+
+
+def busy_power_w(
+    kernel: str, parameter: int | None, calibration: Calibration, compute_units: int
+) -> float:
+    """Return the modelled power of a kernel whose ports are busy all the time, in watts.
+
+    It is what a card must bear while the kernel runs; the power of a `Prediction` is lower,
+    for it is the mean over a launch.
+
+    >>> round(busy_power_w("block", 16, load_calibration("u50"), 1), 2)
+    22.09
+    """
+    size = parameter or WORD_LANES
+    if kernel == "block":
+        return energy_lines(calibration, block=size, compute_units=compute_units).block_power_w
+    lines = energy_lines(calibration, slice_size=size, compute_units=compute_units)
+    return lines.scalar_power_w
+
+
+def power_cap_w(board: Board) -> float:
+    """Return the watts that a board may take; infinite where its file does not say."""
+    return board.value("power_cap_w") if "power_cap_w" in board.figures else math.inf
+
+
+def _is_over_cap(candidate: Prediction, calibration: Calibration, board: Board) -> bool:
+    work, number = candidate.workload, candidate.compute_units
+    return busy_power_w(work.kernel, work.parameter, calibration, number) > power_cap_w(board)
+
+
+def _best(
+    among: Sequence[int], candidates: Sequence[Prediction], fits: Sequence[bool], name: str
+) -> int:
+    """Return the least by a figure, of those that fit if any does; the fewest units first."""
+    able = [k for k in among if fits[k]] or list(among)
+
+    def figure(k: int) -> float:
+        value = getattr(candidates[k], name).value
+        return math.inf if value is None else float(value)
+
+    return min(able, key=figure)
+
+
+def _choice(
+    among: Sequence[int], candidates: Sequence[Prediction], fits: Sequence[bool], most: int
+) -> Choice:
+    work = candidates[among[0]].workload
+    return Choice(
+        kernel=work.kernel,
+        parameter=work.parameter,
+        max_units=most,
+        best_time=_best(among, candidates, fits, "time_s"),
+        best_energy=_best(among, candidates, fits, "energy_j"),
+    )
+
+
+def _fit_warnings(
+    candidates: Sequence[Prediction],
+    limits: Sequence[int],
+    calibration: Calibration,
+    board: Board,
+) -> tuple[str, ...]:
+    """Say of each kernel from how many units on it does not fit."""
+    found: dict[str, str] = {}
+    for c, most in zip(candidates, limits, strict=True):
+        label = f"{c.workload.kernel} {c.workload.parameter}"
+        if c.compute_units > most:
+            reason = f"{most} fit board {board.name}"
+        elif _is_over_cap(c, calibration, board):
+            watts = busy_power_w(
+                c.workload.kernel, c.workload.parameter, calibration, c.compute_units
+            )
+            reason = (
+                f"the modelled power with busy ports is {watts:.0f} W, and the cap of board "
+                f"{board.name} {power_cap_w(board):g} W"
+            )
+        else:
+            continue
+        found.setdefault(
+            label, f"{label}: {c.compute_units} units or more are not chosen; {reason}."
+        )
+    return tuple(found.values())
+
+
+# Panels of columns.
+
+
+class _Panels:
+    """Cuts a matrix into panels of columns where x is longer than its room."""
+
+    def __init__(self, csr: csr_array, x_room: Callable[[int], int]) -> None:
+        self.csr = csr
+        self.x_room = x_room
+        self._lengths: dict[int, list[npt.NDArray[np.int64]]] = {}
+
+    def cut(
+        self, stats: FormatStats, compute_units: int
+    ) -> tuple[FormatStats, int, int | None]:
+        """Return what all panels store, their number, and their block rows without tiles."""
+        room = self.x_room(compute_units)
+        num_panels = max(-(-self.csr.shape[1] // room), 1)
+        if num_panels == 1:
+            return stats, 1, None
+        if stats.kernel == "scalar":
+            return self._cut_slices(stats, room), num_panels, None
+        num_empty = self._num_empty(stats, room)
+        descriptors = (stats.blocks or 0) + num_empty
+        num_words = stats.num_stored // WORD_LANES + -(-descriptors // DESCRIPTORS_PER_WORD)
+        return replace(stats, num_words=num_words), num_panels, num_empty
+
+    def _cut_slices(self, stats: FormatStats, room: int) -> FormatStats:
+        """Each panel's slice is as wide as its longest row there."""
+        height = stats.slice_size or WORD_LANES
+        widths = [slice_widths(lengths, height) for lengths in self._row_lengths(room)]
+        num_stored = height * sum(int(w.sum()) for w in widths)
+        return replace(
+            stats,
+            num_stored=num_stored,
+            num_words=sum(2 * words_for(height * int(np.maximum(w, 1).sum())) for w in widths),
+            matrix_bytes=8 * num_stored,
+        )
+
+    def _num_empty(self, stats: FormatStats, room: int) -> int:
+        """Tiles stay as they are; a panel's block row without any takes a descriptor."""
+        starts = np.arange(0, self.csr.shape[0], stats.block or WORD_LANES)
+        if not len(starts):
+            return 0
+        return sum(
+            int(np.count_nonzero(np.add.reduceat(lengths, starts) == 0))
+            for lengths in self._row_lengths(room)
+        )
+
+    def _row_lengths(self, room: int) -> list[npt.NDArray[np.int64]]:
+        """Return the entries of every row in each panel; as many as panels, of shape (m,)."""
+        if room not in self._lengths:
+            m = self.csr.shape[0]
+            rows = np.repeat(np.arange(m), np.diff(self.csr.indptr))
+            panel = self.csr.indices // room
+            self._lengths[room] = [
+                np.bincount(rows[panel == k], minlength=m)
+                for k in range(-(-self.csr.shape[1] // room))
+            ]
+        return self._lengths[room]
 
 
 def _warnings(
@@ -232,15 +600,23 @@ def _warnings(
             f"tiles were counted in {sampled} of {matrix.csr.shape[0]} rows; counts are within "
             f"{worst:.1%} at 95 %."
         )
+    large: dict[str, str] = {}
     for c in candidates:
         found += c.warnings
+        label = f"{c.workload.kernel} {c.workload.parameter}"
         unit_bytes = c.workload.share(c.compute_units).bytes
         if unit_bytes > board.bank_bytes:
-            found.append(
-                f"{c.workload.kernel} {c.workload.parameter}: the matrix takes {unit_bytes} "
-                f"bytes a unit; a bank of board {board.name} has {board.bank_bytes}."
+            large[label] = (
+                f"{label}: the matrix takes {unit_bytes} bytes a unit with {c.compute_units}; "
+                f"a bank of board {board.name} has {board.bank_bytes}."
             )
-    return tuple(dict.fromkeys(found))
+        if c.workload.launches > 1:
+            found.append(
+                f"x has {matrix.csr.shape[1]} elements, too many for the chip with "
+                f"{c.compute_units} units: {c.workload.launches} panels of columns, each with "
+                "a launch; adding up y on the host is not in the time."
+            )
+    return tuple(dict.fromkeys([*found, *large.values()]))
 
 
 def _candidate_document(candidate: Prediction) -> dict[str, Any]:
@@ -250,6 +626,7 @@ def _candidate_document(candidate: Prediction) -> dict[str, Any]:
         "block": work.block,
         "slice": work.slice_size,
         "compute_units": candidate.compute_units,
+        "launches": work.launches,
         "num_stored": work.num_stored,
         "blocks": work.blocks,
         "density": work.density,

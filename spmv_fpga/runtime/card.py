@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -26,6 +27,7 @@ from ..boards import Board, load_board
 from ..codegen import render_project
 from ..errors import DeviceError
 from ..formats.base import SparseFormat, padded_vector
+from ..formats.partition import Part, Partition
 from ..kernels import load_kernel
 from ..toolchain import emulation
 from ..toolchain import xclbin as containers
@@ -36,7 +38,7 @@ from .environment import (
     emulation_environment,
     prepare_emulation,
 )
-from .fit import check_fit, check_mode
+from .fit import check_fit, check_mode, matrix_room
 
 CardMode = Literal["sw_emu", "hw_emu", "hw"]
 
@@ -57,12 +59,15 @@ class LaunchTimes:
     Attributes
     ----------
     kernel_s : ndarray, shape (repeat,), float64
-        Duration of each launch by the device's event times. In emulation this is the
-        wall time of the emulation: never a time of the card.
+        Duration of each launch by the device's event times: from the start of the first
+        unit to the end of the last one, rounds added up. In emulation this is the wall time
+        of the emulation: never a time of the card.
     iterations : int
         Products in one launch.
     start_ns, end_ns : tuple of int
-        Event times.
+        Start of the first and end of the last unit of each launch, in the last round.
+    unit_times_ns : ndarray, shape (2, repeat, units), int64
+        Start and end of every unit's launch in the last round.
     to_card_s, to_host_s : float
         Migration of what was new on the card; fetching of y.
     """
@@ -71,8 +76,37 @@ class LaunchTimes:
     iterations: int
     start_ns: tuple[int, ...]
     end_ns: tuple[int, ...]
+    unit_times_ns: npt.NDArray[np.int64]
     to_card_s: float = 0.0
     to_host_s: float = 0.0
+
+    def followed_by(self, later: LaunchTimes) -> LaunchTimes:
+        """Return the times of two rounds of the same launches."""
+        return replace(
+            later,
+            kernel_s=self.kernel_s + later.kernel_s,
+            to_card_s=self.to_card_s + later.to_card_s,
+            to_host_s=self.to_host_s + later.to_host_s,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Product:
+    """A matrix on the card, x and the y that its rounds add up to."""
+
+    matrix: Partition
+    x: npt.NDArray[np.float32]
+    y: npt.NDArray[np.float32]
+
+    @cached_property
+    def rounds(self) -> list[list[Part]]:
+        """Parts by round."""
+        return self.matrix.rounds()
+
+    def largest_ports(self, unit: int) -> dict[str, int]:
+        """Return the bytes that each port of a unit needs in the round that needs most."""
+        needs = [part.fmt.port_bytes() for part in self.matrix.parts if part.unit == unit]
+        return {port: max(need[port] for need in needs) for port in needs[0]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +142,8 @@ class Card:
         `sw_emu`, `hw_emu` or `hw`.
     device : str
         Name that the runtime gives the card.
+    compute_units : int
+        Units that it is programmed with.
     """
 
     def __init__(
@@ -120,14 +156,17 @@ class Card:
     ) -> None:
         self.xclbin = xclbin
         self.mode = mode
+        self.compute_units = max(1, xclbin.compute_units)
         self.device = ""
         self.driver = ""
         self._board = board
         self._timeout_s = timeout_s
         self._kernel = load_kernel(str(xclbin.kernel_kind))
-        self._job: Job | None = None
+        self._jobs: dict[int, Job] = {}
         self._iterations = 1
-        self._placed: tuple[SparseFormat, int] | None = None
+        self._product: _Product | None = None
+        self._resident: tuple[Partition, int] | None = None
+        self._last_cut: tuple[SparseFormat, Partition] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
         self._run: RunFolder | None = None
@@ -150,14 +189,20 @@ class Card:
         self._end(_ENDING_S if kind is None else _HURRY_S)
 
     def spmv(
-        self, fmt: SparseFormat, x: npt.ArrayLike, *, repeat: int = 1, iterations: int = 1
+        self,
+        fmt: SparseFormat | Partition,
+        x: npt.ArrayLike,
+        *,
+        repeat: int = 1,
+        iterations: int = 1,
     ) -> tuple[npt.NDArray[np.float32], LaunchTimes]:
         """Multiply on the card.
 
         Parameters
         ----------
-        fmt : SparseFormat
-            The matrix; a second call with the same object does not move it again.
+        fmt : SparseFormat or Partition
+            The matrix; a second call with the same object does not move it again, unless it
+            takes several rounds. A format is cut for the units that the card has.
         x : array_like, shape (n,), float32
         repeat : int
             Launches.
@@ -179,32 +224,72 @@ class Card:
         to_card_s = self.place(fmt, x, iterations=iterations)
         launches = self.launch(repeat)
         y, to_host_s = self.fetch()
-        return y, replace(launches, to_card_s=to_card_s, to_host_s=to_host_s)
+        return y, replace(
+            launches,
+            to_card_s=to_card_s + launches.to_card_s,
+            to_host_s=to_host_s + launches.to_host_s,
+        )
 
-    def place(self, fmt: SparseFormat, x: npt.ArrayLike, *, iterations: int = 1) -> float:
+    def place(
+        self, fmt: SparseFormat | Partition, x: npt.ArrayLike, *, iterations: int = 1
+    ) -> float:
         """Bring a matrix and x to the card; returns the seconds of their migration.
 
         Parameters are those of `spmv`. A matrix that is there already is not moved again.
+        Where a product takes several rounds, only the first is brought here.
         """
-        vector = padded_vector(x, fmt.shape[1])
-        check_fit(fmt, self.xclbin, mode=self.mode, emulation_mode="")
-        to_card_s = 0.0
-        if self._placed != (fmt, iterations):
-            contents = fmt.buffers()
-            to_card_s = self.place_job(
-                Job(fmt.port_bytes(), contents, fmt.scalars(), fmt.num_stored + fmt.num_y),
-                iterations=iterations,
-            )
-            self._placed = (fmt, iterations)
-        content = vector if len(vector) else np.zeros(1, np.float32)
-        return to_card_s + self._write({"x": content})
+        if iterations < 1:
+            raise DeviceError(f"iterations is {iterations}; it must be at least 1.")
+        matrix = self._cut(fmt)
+        vector = padded_vector(x, matrix.shape[1])[: matrix.shape[1]]
+        if self._product is None or self._product.matrix is not matrix:
+            self._check_fit(matrix)
+            self._resident = None
+        if self._iterations != iterations:
+            self._resident = None
+        y = np.zeros(matrix.shape[0], np.float32)
+        self._product, self._iterations = _Product(matrix, vector, y), iterations
+        return self._bring_round(0)
 
-    def place_job(self, job: Job, *, iterations: int = 1) -> float:
+    def launch(self, repeat: int = 1) -> LaunchTimes:
+        """Run what is on the card, `repeat` times in a row, round by round."""
+        if repeat < 1:
+            raise DeviceError(f"repeat is {repeat}; it must be at least 1.")
+        if self._product is None:
+            return self._launch_units([0], self._on_card(0).steps, repeat)
+        product = self._product
+        product.y[:] = 0
+        total: LaunchTimes | None = None
+        for number, parts in enumerate(product.rounds):
+            to_card_s = self._bring_round(number) if number else 0.0
+            steps = max((part.fmt.num_stored + part.fmt.num_y for part in parts), default=0)
+            times = self._launch_units([part.unit for part in parts], steps, repeat)
+            to_host_s = self._fetch_round(number) if len(product.rounds) > 1 else 0.0
+            times = replace(times, to_card_s=to_card_s, to_host_s=to_host_s)
+            total = times if total is None else total.followed_by(times)
+        if len(product.rounds) > 1:
+            self._resident = None  # the next product begins with the first round again
+        assert total is not None
+        return total
+
+    def fetch(self) -> tuple[npt.NDArray[np.float32], float]:
+        """Return y, shape (m,), of the last launch, and the seconds that fetching took."""
+        if self._product is None:
+            raise DeviceError("there is no matrix on the card; call place first.")
+        if len(self._product.rounds) > 1:
+            return self._product.y.copy(), 0.0
+        self._product.y[:] = 0
+        time_s = self._fetch_round(0)
+        return self._product.y.copy(), time_s
+
+    def place_job(self, job: Job, *, unit: int = 0, iterations: int = 1) -> float:
         """Make the buffers of a launch and bring their contents to the card.
 
         Parameters
         ----------
         job : Job
+        unit : int
+            Number of the compute unit, from 0.
         iterations : int
             Times that the kernel shall repeat it in each launch.
 
@@ -215,46 +300,16 @@ class Card:
         """
         if iterations < 1:
             raise DeviceError(f"iterations is {iterations}; it must be at least 1.")
-        values = {**job.scalars, "iterations": iterations}
-        scalars = [values[scalar.name] for scalar in self._kernel.scalars]
-        if (largest := max(scalars)) >> 32:
-            raise DeviceError(
-                f"the matrix needs a counter of {largest}, which has 32 bits; split the matrix."
-            )
-        sizes = [job.port_bytes[port.name] for port in self._kernel.ports]
-        self._placed = self._job = None
-        self._ask({"do": "place", "sizes": sizes, "scalars": scalars})
-        time_s = self._write(job.contents)
-        # The contents are on the card: they need not be kept here.
-        self._job, self._iterations = replace(job, contents={}), iterations
-        return time_s
+        self._product = self._resident = None
+        return self._place_job(job, unit, iterations)
 
-    def launch(self, repeat: int = 1) -> LaunchTimes:
-        """Run what is on the card, `repeat` times in a row."""
-        if repeat < 1:
-            raise DeviceError(f"repeat is {repeat}; it must be at least 1.")
-        job, iterations = self._on_card(), self._iterations
-        memory = SharedMemory(2 * repeat * np.dtype(np.int64).itemsize)
-        limit_s = self._limit_s(job.steps * iterations * repeat)
-        try:
-            self._ask({"do": "launch", "repeat": repeat}, [memory], limit_s=limit_s)
-            starts, ends = map(tuple, memory.view(np.int64).reshape(2, repeat).tolist())
-        finally:
-            memory.close()
-        kernel_s = np.asarray(np.subtract(ends, starts) * 1e-9, np.float64)
-        return LaunchTimes(kernel_s, iterations, starts, ends)
-
-    def fetch(self) -> tuple[npt.NDArray[np.float32], float]:
-        """Return y, shape (m,), of the last launch, and the seconds that fetching took."""
-        if self._placed is None:
-            raise DeviceError("there is no matrix on the card; call place first.")
-        y, time_s = self.fetch_port("y", np.float32)
-        return y[: self._placed[0].shape[0]].copy(), time_s
-
-    def fetch_port(self, name: str, dtype: npt.DTypeLike) -> tuple[npt.NDArray[Any], float]:
+    def fetch_port(
+        self, name: str, dtype: npt.DTypeLike, *, unit: int = 0
+    ) -> tuple[npt.NDArray[Any], float]:
         """Return the buffer of a port as an array, and the seconds that fetching took."""
-        memory = SharedMemory(self._on_card().port_bytes[name])
-        request = {"do": "read", "number": self._port_numbers()[name], "size": memory.num_bytes}
+        memory = SharedMemory(self._on_card(unit).port_bytes[name])
+        number = self._port_numbers()[name]
+        request = {"do": "read", "unit": unit, "number": number, "size": memory.num_bytes}
         try:
             answer = self._ask(request, [memory])
             return memory.view(dtype).copy(), float(answer["time_s"])
@@ -275,14 +330,125 @@ class Card:
         if self._run is not None:
             self._run.remove()
             self._run = None
-        self._placed = self._job = None
+        self._product = self._resident = self._last_cut = None
+        self._jobs = {}
 
-    def _on_card(self) -> Job:
-        if self._job is None:
+    def _cut(self, fmt: SparseFormat | Partition) -> Partition:
+        """Return a matrix in parts for the units of this card."""
+        if isinstance(fmt, Partition):
+            if fmt.compute_units > self.compute_units:
+                raise DeviceError(
+                    f"the matrix is cut for {fmt.compute_units} compute units, and "
+                    f"{self.xclbin.path} has {self.compute_units}."
+                )
+            return fmt
+        if self._last_cut is None or self._last_cut[0] is not fmt:
+            vector_bytes = 4 * sum(fmt.shape)
+            room = matrix_room(self.xclbin, self._kernel.function, vector_bytes)
+            self._last_cut = (fmt, Partition.of(fmt, self.compute_units, room))
+        return self._last_cut[1]
+
+    def _check_fit(self, matrix: Partition) -> None:
+        for part in matrix.parts:
+            unit = self._kernel.unit(part.unit + 1)
+            check_fit(part.fmt, self.xclbin, mode=self.mode, emulation_mode="", unit=unit)
+
+    def _bring_round(self, number: int) -> float:
+        """Bring a round's parts and their share of x to the card, what is there excepted."""
+        assert self._product is not None
+        product, time_s = self._product, 0.0
+        if self._resident != (product.matrix, number):
+            try:
+                time_s = self._place_round(number)
+            except DeviceError as error:
+                # XRT's emulation never joins freed memory: after smaller buffers a larger one
+                # may find no room in an empty bank. A fresh card has it.
+                if self.mode != "sw_emu" or "OUT_OF_RESOURCES" not in str(error):
+                    raise
+                self._restart()
+                time_s = self._place_round(number)
+            self._resident = (product.matrix, number)
+        for part in product.rounds[number]:
+            x = product.x[part.col_start : part.col_end]
+            time_s += self._write(part.unit, {"x": x if len(x) else np.zeros(1, np.float32)})
+        return time_s
+
+    def _place_round(self, number: int) -> float:
+        assert self._product is not None
+        time_s = 0.0
+        for part in self._product.rounds[number]:
+            fmt = part.fmt
+            # As large in every round, so that each finds the room of the one before.
+            sizes = self._product.largest_ports(part.unit)
+            job = Job(sizes, fmt.buffers(), fmt.scalars(), fmt.num_stored)
+            time_s += self._place_job(job, part.unit, self._iterations)
+        return time_s
+
+    def _restart(self) -> None:
+        """Take a fresh card in place of this one; what was on it is lost."""
+        product, last_cut, iterations = self._product, self._last_cut, self._iterations
+        self._end(_ENDING_S)
+        self.__enter__()
+        self._product, self._last_cut, self._iterations = product, last_cut, iterations
+
+    def _fetch_round(self, number: int) -> float:
+        """Add a round's results to y; returns the seconds that fetching took."""
+        assert self._product is not None
+        total_s = 0.0
+        for part in self._product.rounds[number]:
+            y, time_s = self.fetch_port("y", np.float32, unit=part.unit)
+            rows = slice(part.row_start, part.row_end)
+            with np.errstate(invalid="ignore", over="ignore"):
+                self._product.y[rows] += y[: part.row_end - part.row_start]
+            total_s += time_s
+        return total_s
+
+    def _place_job(self, job: Job, unit: int, iterations: int) -> float:
+        values = {**job.scalars, "iterations": iterations}
+        scalars = [values[scalar.name] for scalar in self._kernel.scalars]
+        if (largest := max(scalars)) >> 32:
+            raise DeviceError(
+                f"the matrix needs a counter of {largest}, which has 32 bits; split the matrix."
+            )
+        sizes = [job.port_bytes[port.name] for port in self._kernel.ports]
+        self._jobs.pop(unit, None)
+        self._ask({"do": "place", "unit": unit, "sizes": sizes, "scalars": scalars})
+        time_s = self._write(unit, job.contents)
+        # The contents are on the card: they need not be kept here.
+        self._jobs[unit] = replace(job, contents={})
+        self._iterations = iterations
+        return time_s
+
+    def _launch_units(self, units: list[int], steps: int, repeat: int) -> LaunchTimes:
+        """Launch units side by side."""
+        times = np.zeros((2, repeat, len(units)), np.int64)
+        if units:
+            memory = SharedMemory(times.nbytes)
+            # On the host's few cores, units take turns.
+            limit_s = self._limit_s(steps * len(units) * self._iterations * repeat)
+            try:
+                request = {"do": "launch", "units": units, "repeat": repeat}
+                self._ask(request, [memory], limit_s=limit_s)
+                times[:] = memory.view(np.int64).reshape(times.shape)
+            finally:
+                memory.close()
+        # No unit has rows where the matrix has none: such a launch takes no time.
+        starts, ends = (
+            (times[0].min(axis=1), times[1].max(axis=1))
+            if units
+            else np.zeros((2, repeat), int)
+        )
+        kernel_s = np.asarray((ends - starts) * 1e-9, np.float64)
+        return LaunchTimes(
+            kernel_s, self._iterations, tuple(starts.tolist()), tuple(ends.tolist()), times
+        )
+
+    def _on_card(self, unit: int) -> Job:
+        if unit not in self._jobs:
             raise DeviceError("there is nothing on the card; call place first.")
-        return self._job
+        return self._jobs[unit]
 
-    def _write(self, contents: Mapping[str, npt.NDArray[Any]]) -> float:
+    def _write(self, unit: int, contents: Mapping[str, npt.NDArray[Any]]) -> float:
         """Bring the contents of ports to the card; returns the seconds of the migration."""
         numbers = self._port_numbers()
         memory = []
@@ -292,6 +458,7 @@ class Card:
             memory.append(piece)
         request = {
             "do": "write",
+            "unit": unit,
             "numbers": [numbers[name] for name in contents],
             "sizes": [piece.num_bytes for piece in memory],
         }
@@ -326,7 +493,7 @@ class Card:
                 "do": "open",
                 "xclbin": str(Path(self.xclbin.path).absolute()),
                 "kernel": self._kernel.function,
-                "unit": self._kernel.unit(1),
+                "units": [self._kernel.unit(i + 1) for i in range(self.compute_units)],
                 "device_prefix": self._device_prefix(),
             },
             limit_s=_EMULATION_START_S if self.mode == "sw_emu" else None,
@@ -407,6 +574,7 @@ def open_device(
     block: int = 16,
     slice_size: int = 16,
     board: str = "u50",
+    compute_units: int = 1,
     xclbin: str | Path | None = None,
     clock_hz: float | None = None,
     timeout_s: float | None = None,
@@ -424,6 +592,8 @@ def open_device(
         What the kernel is built for.
     board : str
         Name of a board file.
+    compute_units : int
+        Units of an xclbin that is built here.
     xclbin : str or Path, optional
         File to program the card with; for `sw_emu` it is built where none is given.
     clock_hz : float, optional
@@ -450,7 +620,9 @@ def open_device(
         chosen = {"block": block, "slice": slice_size}
         own = {parameter.name for parameter in load_kernel(kernel).parameters}
         parameters = {name: value for name, value in chosen.items() if name in own}
-        project = render_project(kernel, parameters, facts, clock_hz=clock_hz)
+        project = render_project(
+            kernel, parameters, facts, compute_units=compute_units, clock_hz=clock_hz
+        )
         xclbin, mode = emulation.build(project).path, "sw_emu"
     info = containers.read(xclbin)
     target = check_mode(info, mode, None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,109 +28,124 @@ PLATFORM_NAME = "Xilinx"
 _LAUNCHES_IN_FLIGHT = 2
 
 
-@dataclass(frozen=True)
-class LaunchTimes:
-    """Event times of launches, in nanoseconds of the device's clock.
-
-    Attributes
-    ----------
-    start_ns, end_ns : tuple of int
-        One of each for a launch.
-    """
-
-    start_ns: tuple[int, ...]
-    end_ns: tuple[int, ...]
-
-
-class OpenClUnit:
-    """One compute unit of a programmed card.
+class OpenClCard:
+    """A programmed card with some of its compute units.
 
     Parameters
     ----------
     xclbin : Path
         File to program the card with.
-    kernel, unit : str
-        Names of the kernel and of its compute unit.
+    kernel : str
+        Name of the kernel.
+    units : sequence of str
+        Names of its compute units that will be used.
     device_prefix : str
         How the device's name must begin.
     """
 
-    def __init__(self, xclbin: Path, kernel: str, unit: str, device_prefix: str) -> None:
+    def __init__(
+        self, xclbin: Path, kernel: str, units: Sequence[str], device_prefix: str
+    ) -> None:
         self.device = find_device(device_prefix)
+        # Out of order, or the units would wait for each other.
+        properties = cl.command_queue_properties
+        options = properties.PROFILING_ENABLE | properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
         try:
             self.context = cl.Context([self.device])
-            self.queue = cl.CommandQueue(
-                self.context, properties=cl.command_queue_properties.PROFILING_ENABLE
-            )
+            self.queue = cl.CommandQueue(self.context, properties=options)  # type: ignore[arg-type]
             program = cl.Program(self.context, [self.device], [xclbin.read_bytes()]).build()
-            self.kernel = cl.Kernel(program, f"{kernel}:{{{unit}}}")
+            self._make_kernel = [
+                partial(cl.Kernel, program, f"{kernel}:{{{unit}}}") for unit in units
+            ]
+            self.kernels = [make() for make in self._make_kernel]
         except cl.Error as error:
             raise DeviceError(
-                f"{xclbin}: unit {unit} cannot be had from {self.device.name} ({error}); check "
-                "that the file was built for this platform."
+                f"{xclbin}: {', '.join(units)} cannot be had from {self.device.name} "
+                f"({error}); "
+                "was the file built for this platform?"
             ) from None
-        self.buffers: list[cl.Buffer] = []
+        self.buffers: list[list[cl.Buffer]] = [[] for _ in units]
 
-    def place(self, sizes: Sequence[int], scalars: Sequence[int]) -> None:
-        """Make the buffers of all pointer arguments and set every argument.
+    def place(self, unit: int, sizes: Sequence[int], scalars: Sequence[int]) -> None:
+        """Make the buffers of a unit's pointer arguments and set every argument.
 
         Parameters
         ----------
+        unit : int
+            Number of the unit, from 0.
         sizes : sequence of int
             Bytes of each pointer argument, in order.
         scalars : sequence of int
             Unsigned 32-bit arguments behind them.
         """
-        for buffer in self.buffers:
+        # A kernel object, and a queue that was not waited for, keep hold of buffers.
+        self.queue.finish()
+        self.kernels[unit] = self._make_kernel[unit]()
+        for buffer in self.buffers[unit]:
             buffer.release()
         flags = cl.mem_flags.READ_WRITE
-        self.buffers = [cl.Buffer(self.context, flags, size) for size in sizes]
-        self.kernel.set_args(*self.buffers, *(np.uint32(value) for value in scalars))
+        self.buffers[unit] = [cl.Buffer(self.context, flags, size) for size in sizes]
+        values = (np.uint32(value) for value in scalars)
+        self.kernels[unit].set_args(*self.buffers[unit], *values)
 
-    def write(self, contents: Mapping[int, npt.NDArray[Any]]) -> float:
+    def write(self, unit: int, contents: Mapping[int, npt.NDArray[Any]]) -> float:
         """Bring contents to the card; returns the seconds of the migration alone.
 
         Parameters
         ----------
+        unit : int
         contents : mapping of int to ndarray
             For the number of an argument, what its buffer shall hold.
         """
+        buffers = self.buffers[unit]
         for number, content in contents.items():
-            cl.enqueue_copy(self.queue, self.buffers[number], content, is_blocking=True)
+            cl.enqueue_copy(self.queue, buffers[number], content, is_blocking=True)
         self.queue.finish()
         start = time.perf_counter()
-        moved = [self.buffers[number] for number in contents]
+        moved = [buffers[number] for number in contents]
         cl.enqueue_migrate_mem_objects(self.queue, moved).wait()
         return time.perf_counter() - start
 
-    def launch(self, repeat: int) -> LaunchTimes:
-        """Launch the unit several times, one after the other, and wait.
+    def launch(self, units: Sequence[int], repeat: int) -> npt.NDArray[np.int64]:
+        """Launch units side by side, several times, and wait.
 
-        Two launches are in flight at a time, so that the card never waits for the host. No
-        event is kept for longer: it holds a command buffer in the card's memory, and with
-        hundreds of them the emulation of XRT 2.13 sometimes loses a launch.
+        Returns
+        -------
+        ndarray, shape (2, repeat, len(units)), int64
+            Start and end of each launch in nanoseconds of the device's clock.
+
+        Notes
+        -----
+        Two launches of a lone unit are in flight at a time, so that the card never waits for
+        the host; of several units one each, so that the time of a product has a beginning and
+        an end. No event is kept for longer: it holds a command buffer in the card's memory,
+        and with hundreds of them the emulation of XRT 2.13 sometimes loses a launch.
         """
-        times: list[tuple[int, int]] = []
-        in_flight: deque[cl.Event] = deque()
+        times = np.zeros((2, repeat, len(units)), np.int64)
+        in_flight: deque[tuple[int, list[cl.Event]]] = deque()
+        num_in_flight = _LAUNCHES_IN_FLIGHT if len(units) == 1 else 1
 
         def finish_oldest() -> None:
-            event = in_flight.popleft()
-            event.wait()
-            times.append((int(event.profile.start), int(event.profile.end)))
+            number, events = in_flight.popleft()
+            for place, event in enumerate(events):
+                event.wait()
+                times[:, number, place] = event.profile.start, event.profile.end
 
-        for _ in range(repeat):
-            if len(in_flight) == _LAUNCHES_IN_FLIGHT:
+        for number in range(repeat):
+            if len(in_flight) == num_in_flight:
                 finish_oldest()
-            in_flight.append(cl.enqueue_nd_range_kernel(self.queue, self.kernel, (1,), (1,)))
+            in_flight.append((number, [self._start(unit) for unit in units]))
         while in_flight:
             finish_oldest()
-        starts, ends = zip(*times, strict=True)
-        return LaunchTimes(starts, ends)
+        return times
 
-    def read(self, number: int, into: npt.NDArray[Any]) -> float:
+    def _start(self, unit: int) -> cl.Event:
+        return cl.enqueue_nd_range_kernel(self.queue, self.kernels[unit], (1,), (1,))
+
+    def read(self, unit: int, number: int, into: npt.NDArray[Any]) -> float:
         """Fetch a buffer; returns the seconds."""
         start = time.perf_counter()
-        cl.enqueue_copy(self.queue, into, self.buffers[number], is_blocking=True)
+        cl.enqueue_copy(self.queue, into, self.buffers[unit][number], is_blocking=True)
         return time.perf_counter() - start
 
 

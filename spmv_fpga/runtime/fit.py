@@ -163,6 +163,37 @@ def _mode_reasons(xclbin: XclbinInfo, mode: str, emulation_mode: str | None) -> 
         )
 
 
+def matrix_room(xclbin: XclbinInfo, function: str, vector_bytes: int) -> int | None:
+    """Return how many bytes of a matrix stream every unit has room for.
+
+    Parameters
+    ----------
+    xclbin : XclbinInfo
+    function : str
+        Name of the kernel.
+    vector_bytes : int
+        Bytes of x and y together, for units that have them in the matrix's own bank.
+
+    Returns
+    -------
+    int or None
+        None where the file has no such kernel, or does not say its banks.
+    """
+    kernel = xclbin.kernel(function)
+    rooms = []
+    for instance in kernel.instances if kernel else ():
+        banks = xclbin.memories_of(instance.name, "matrix")
+        if not banks:
+            return None
+        tags = {bank.tag for bank in banks}
+        shared = tags & {m.tag for m in xclbin.memories_of(instance.name, "x")}
+        kept = RUNTIME_BYTES_PER_UNIT * xclbin.compute_units if banks[0].base == 0 else 0
+        vectors = _whole_pages(vector_bytes) + 2 * PAGE_BYTES if shared else 0
+        room = sum(bank.bytes for bank in banks) - kept - vectors
+        rooms.append(room // PAGE_BYTES * PAGE_BYTES)
+    return min(rooms, default=None)
+
+
 def _missing_kernel(name: str, xclbin: XclbinInfo) -> str:
     present = ", ".join(kernel.name for kernel in xclbin.kernels) or "none"
     return f"it has no kernel {name}; its kernels: {present}; give one built for this kernel"

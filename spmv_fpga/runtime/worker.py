@@ -26,8 +26,7 @@ class Worker:
 
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.unit: Any = None
-        self.memory: dict[int, SharedMemory] = {}
+        self.card: Any = None
 
     def serve(self) -> None:
         """Answer requests until the parent closes the channel."""
@@ -49,48 +48,54 @@ class Worker:
                 return
 
     def do_open(
-        self, _: list[int], xclbin: str, kernel: str, unit: str, device_prefix: str
+        self, _: list[int], xclbin: str, kernel: str, units: list[str], device_prefix: str
     ) -> dict[str, Any]:
         """Load OpenCL and program the card."""
         try:
-            from .device import OpenClUnit
+            from .device import OpenClCard
         except ImportError as error:
             raise DeviceError(
                 f"pyopencl cannot be imported ({error}); run `pip install pyopencl`."
             ) from error
 
-        self.unit = OpenClUnit(Path(xclbin), kernel, unit, device_prefix)
-        device = self.unit.device
+        self.card = OpenClCard(Path(xclbin), kernel, units, device_prefix)
+        device = self.card.device
         return {"device": device.name, "driver": device.driver_version}
 
-    def do_place(self, _: list[int], sizes: list[int], scalars: list[int]) -> dict[str, Any]:
-        """Make buffers and set arguments."""
-        self.unit.place(sizes, scalars)
+    def do_place(
+        self, _: list[int], unit: int, sizes: list[int], scalars: list[int]
+    ) -> dict[str, Any]:
+        """Make a unit's buffers and set its arguments."""
+        self.card.place(unit, sizes, scalars)
         return {}
 
     def do_write(
-        self, descriptors: list[int], numbers: list[int], sizes: list[int]
+        self, descriptors: list[int], unit: int, numbers: list[int], sizes: list[int]
     ) -> dict[str, Any]:
-        """Bring shared memory to the card."""
+        """Bring shared memory to a unit's buffers."""
         memory = [SharedMemory(s, d) for s, d in zip(sizes, descriptors, strict=True)]
         contents = {n: m.view("uint8") for n, m in zip(numbers, memory, strict=True)}
-        time_s = self.unit.write(contents)
+        time_s = self.card.write(unit, contents)
         for piece in memory:
             piece.close()
         return {"time_s": time_s}
 
-    def do_launch(self, descriptors: list[int], repeat: int) -> dict[str, Any]:
-        """Launch the unit; the event times go into shared memory."""
-        times = self.unit.launch(repeat)
-        memory = SharedMemory(2 * repeat * 8, descriptors[0])
-        memory.view("int64")[:] = (*times.start_ns, *times.end_ns)
+    def do_launch(
+        self, descriptors: list[int], units: list[int], repeat: int
+    ) -> dict[str, Any]:
+        """Launch units side by side; the event times go into shared memory."""
+        times = self.card.launch(units, repeat)
+        memory = SharedMemory(times.nbytes, descriptors[0])
+        memory.view("int64")[:] = times.reshape(-1)
         memory.close()
         return {}
 
-    def do_read(self, descriptors: list[int], number: int, size: int) -> dict[str, Any]:
-        """Fetch a buffer into shared memory."""
+    def do_read(
+        self, descriptors: list[int], unit: int, number: int, size: int
+    ) -> dict[str, Any]:
+        """Fetch a unit's buffer into shared memory."""
         memory = SharedMemory(size, descriptors[0])
-        time_s = self.unit.read(number, memory.view("uint8"))
+        time_s = self.card.read(unit, number, memory.view("uint8"))
         memory.close()
         return {"time_s": time_s}
 

@@ -67,8 +67,8 @@ def test_the_dynamic_energy_is_what_the_load_drew_beyond_idle(
     assert region["dynamic_j"]["value"] == pytest.approx(expected_j)
 
 
-def test_fifty_entries_of_5_ms_stay_unresolved(recording: dict[str, Any]) -> None:
-    region = of_region(recording, "5 ms")
+def test_fifty_short_entries_stay_unresolved(recording: dict[str, Any]) -> None:
+    region = of_region(recording, "short")
     assert region["count"] == 50
     assert region["verdict"] == "unresolved"
 

@@ -225,12 +225,21 @@ def test_a_wrong_parameter_is_refused_before_anything_is_rendered(parameters):
         render_project("block", parameters, load_board("u50"))
 
 
-def test_each_unit_has_banks_of_its_own():
+def test_each_unit_has_a_bank_and_the_one_beside_it():
+    units = block_project(compute_units=14).units
+    banks = [bank for unit in units for bank in unit.banks.values()]
+    assert len(set(banks)) == len(banks) == 28
+    assert units[0].banks == {"matrix": "HBM[2]", "vectors": "HBM[3]"}
+    assert units[13].banks == {"matrix": "HBM[28]", "vectors": "HBM[29]"}
+    assert "HBM[0]" not in banks  # the runtime's
+
+
+def test_units_that_would_take_too_many_channels_have_one_each():
     units = block_project(compute_units=16).units
     banks = [bank for unit in units for bank in unit.banks.values()]
-    assert len(set(banks)) == len(banks) == 32
-    assert units[0].banks == {"matrix": "HBM[0]", "vectors": "HBM[1]"}
-    assert units[15].banks == {"matrix": "HBM[30]", "vectors": "HBM[31]"}
+    assert len(set(banks)) == 16
+    assert units[0].banks == {"matrix": "HBM[1]", "vectors": "HBM[1]"}
+    assert units[15].banks == {"matrix": "HBM[31]", "vectors": "HBM[31]"}
     assert [unit.name for unit in units[:2]] == ["spmv_block_1", "spmv_block_2"]
 
 
@@ -297,7 +306,7 @@ def test_link_cfg_places_every_port_of_every_unit(project):
     wanted = [f"slr={function}_{unit}:SLR0" for unit in (1, 2)]
     wanted += [
         f"sp={function}_{unit}.{port.name}:"
-        f"HBM[{2 * (unit - 1) + project.kernel.bundles.index(port.bundle)}]"
+        f"HBM[{2 * unit + project.kernel.bundles.index(port.bundle)}]"
         for unit in (1, 2)
         for port in ports
     ]

@@ -275,7 +275,7 @@ def test_arguments_and_banks_are_those_of_the_project(count_builds: Callable[[],
         [info.memories_of(unit.name, port)[0].tag for port in ("matrix", "x", "y")]
         for unit in kernel.instances
     ]
-    assert banks == [["HBM[0]", "HBM[1]", "HBM[1]"], ["HBM[2]", "HBM[3]", "HBM[3]"]]
+    assert banks == [["HBM[2]", "HBM[3]", "HBM[3]"], ["HBM[4]", "HBM[5]", "HBM[5]"]]
     assert len(info.memories) == 32
 
 

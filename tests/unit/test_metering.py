@@ -13,6 +13,7 @@ from spmv_fpga import metering
 from spmv_fpga.errors import SensorError
 from spmv_fpga.metering import Metered, PowerWindow, Source, choose_source, resting_power
 from spmv_fpga.power import Region, Trace, attribute
+from spmv_fpga.power.sampler import Sample, Sampler
 from spmv_fpga.power.sensor import Reading
 
 PRODUCTS = 1000
@@ -49,11 +50,15 @@ def write_trace(folder: Path, boundary: str) -> str:
 
 
 def metered(
-    start_s: float = START_S, end_s: float = END_S, *, has_idle: bool = True
+    start_s: float = START_S,
+    end_s: float = END_S,
+    *,
+    has_idle: bool = True,
+    late_s: float = 0.0,
 ) -> Metered:
     """A load of 25 W between 17 W before and 17.5 W after, renewed every 100 ms."""
     times = np.arange(0, 20.001, 0.02)
-    powers = np.select([times < START_S, times < END_S], [17.0, 25.0], 17.5)
+    powers = np.select([times < START_S + late_s, times < END_S + late_s], [17.0, 25.0], 17.5)
     facts = {"sensor": "fake", "boundary": "card", "refresh_s": "0.1", "power_step_w": "0.015"}
     regions = [Region("products", start_s, end_s)]
     if has_idle:
@@ -133,6 +138,11 @@ def test_energy_of_a_product_is_the_window_over_the_products() -> None:
     assert {f.origin for f in figures.values()} == {"measured"}
 
 
+def test_a_sensor_that_shows_the_load_late_does_not_lower_its_energy() -> None:
+    figures = metered(late_s=0.1).figures()  # the trapezoid alone would miss 0.8 J of 250 J
+    assert figures["energy_j"].value == pytest.approx(0.25, rel=1e-6)
+
+
 def test_a_resolved_energy_has_bounds_around_it_and_the_number_of_samples() -> None:
     energy = metered().figures()["energy_j"]
     assert energy.low is not None
@@ -204,6 +214,21 @@ def test_without_a_meter_there_are_no_facts_and_a_reason() -> None:
     assert nothing.facts() == {}
     assert nothing.warnings == ()
     assert {f.reason for f in nothing.figures().values()} == {"there is no sensor"}
+
+
+def test_a_counter_that_is_read_unevenly_gives_no_more_than_it_counted() -> None:
+    rng = np.random.default_rng(3)
+    reads_s = np.sort(rng.uniform(0.0, 10.0, 2000))  # two may be microseconds apart
+    counted_j = 40.0 * np.floor(reads_s / 0.001) * 0.001
+    sampler = Sampler(FakeSensor(power_w=None))
+    sampler.samples += [
+        Sample(at_s, at_s, Reading(None, energy_j=energy_j))
+        for at_s, energy_j in zip(reads_s.tolist(), counted_j.tolist(), strict=True)
+    ]
+    result = attribute(sampler.trace(), [Region("products", 2.0, 8.0)])
+    assert result.energy_j == pytest.approx(counted_j[-1] - counted_j[0], rel=1e-3)
+    assert result["products"].energy_j == pytest.approx(240.0, rel=1e-2)
+    assert Metered(1, result).figures()["power_w"].value == pytest.approx(40.0, rel=1e-2)
 
 
 # --- The meter around a run -------------------------------------------------------------

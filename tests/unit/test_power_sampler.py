@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import pytest
 
 from spmv_fpga.errors import SensorError
 from spmv_fpga.power import sampler as sampler_module
-from spmv_fpga.power.sampler import Sampler
+from spmv_fpga.power.sampler import Sampler, hurry
 from spmv_fpga.power.sensor import Reading
 
 
@@ -231,3 +232,26 @@ def test_a_reading_without_power_and_energy_gives_no_trace() -> None:
 def test_a_cadence_that_is_no_time_is_refused(cadence_s: float) -> None:
     with pytest.raises(SensorError, match="cadence"):
         Sampler(FakeSensor(Clock(0), constant, lambda _: 0.0), cadence_s)
+
+
+def test_the_samplers_thread_alone_asks_for_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int, int]] = []
+
+    def note(pid: int, policy: int, param: os.sched_param) -> None:
+        asked.append((threading.current_thread().name, pid, policy))
+
+    monkeypatch.setattr(os, "sched_setscheduler", note)
+    with sampled(3) as sampler:
+        assert sampler.trace().facts["scheduling"] == "real-time"
+    # 0 is the calling thread; what it starts is ordinary again.
+    assert asked == [("power-sampler_0", 0, os.SCHED_RR | os.SCHED_RESET_ON_FORK)]
+
+
+def test_without_the_right_to_real_time_the_scheduling_stays_normal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(pid: int, policy: int, param: os.sched_param) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    assert hurry() == "normal"

@@ -4,6 +4,6 @@
 namespace spmv {
 
 constexpr unsigned kBlock = 16;  // edge of a tile, P
-constexpr unsigned kXRoom = 262144;  // elements of x that fit on chip
+constexpr unsigned kXRoom = 65536;  // elements of x that fit on chip
 
 }  // namespace spmv

@@ -1,0 +1,111 @@
+"""`fit`: what a design takes of a board, and how many units fit, before it is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .base import (
+    Terminal,
+    common_options,
+    deliver,
+    json_options,
+    kernel_parameter,
+    pass_terminal,
+)
+
+MAX = "max"
+
+
+class UnitCount(click.IntRange):
+    """A number of compute units, or `max`: as many as fit the board."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the number, or `max`."""
+        return MAX if value == MAX else super().convert(value, param, context)
+
+
+@click.command("fit")
+@click.option(
+    "--kernel", default="block", show_default=True, metavar="K", help="block or scalar."
+)
+@click.option(
+    "--block",
+    type=int,
+    default=16,
+    show_default=True,
+    metavar="P",
+    help="Edge of a tile: 4, 8, 16 or 32.",
+)
+@click.option(
+    "--slice",
+    "slice_size",
+    type=int,
+    default=16,
+    show_default=True,
+    metavar="L",
+    help="Rows of a slice: 4, 8, 16 or 32.",
+)
+@click.option(
+    "--cu",
+    "compute_units",
+    type=UnitCount(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Compute units; max: as many as fit.",
+)
+@click.option(
+    "--board", default="u50", show_default=True, metavar="B", help="Board file's name."
+)
+@click.option(
+    "--reports",
+    metavar="DIR",
+    help="Folder of a Vitis build: its reports beside the estimate.",
+)
+@json_options
+@common_options
+@pass_terminal
+def fit_command(
+    terminal: Terminal,
+    /,
+    kernel: str,
+    block: int,
+    slice_size: int,
+    compute_units: int | str,
+    board: str,
+    reports: str | None,
+    as_json: bool,
+    json_out: str | None,
+) -> None:
+    """Say what a design takes of a board, and how many units fit, before it is built."""
+    from ..boards import load_board
+    from ..design_fit import fit
+    from ..report.fit import comparison_tables, fit_tables
+    from ..toolchain.reports import compare, read_reports
+
+    parameters = kernel_parameter(kernel, block, slice_size)
+    card = load_board(board)
+    most = _most(kernel, parameters, card)
+    asked = (most or 1) if compute_units == MAX else int(compute_units)
+    report = fit(kernel, parameters, card, asked)
+    document = {**report.to_json(), "max_units": most}
+    tables = fit_tables(report, most)
+    if reports is not None:
+        found = read_reports(reports)
+        rows = compare(report, found)
+        document["comparison"] = [row.to_json() for row in rows]
+        tables += comparison_tables(rows, found)
+    deliver(terminal, document, tables, as_json=as_json, json_out=json_out)
+
+
+def _most(kernel: str, parameters: dict[str, int], card: Any) -> int | None:
+    """Return how many units fit; None where not even one does."""
+    from ..design_fit import fit, max_units
+
+    if not fit(kernel, parameters, card, 1).fits:
+        return None
+    return max_units(kernel, parameters, card)

@@ -1,0 +1,684 @@
+"""What a design takes of a board, and how many compute units fit, before anything is built.
+
+The operators, memories, streams and ports of one unit are counted from the kernel's own
+header and constants and multiplied with the costs of `design_costs.toml`; the board's file says what
+there is, what the shell takes, and up to which share of it designs close. A build takes
+hours, this takes milliseconds and is an estimate: `toolchain.reports` sets it beside what
+a build reports.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .boards import RESOURCES, Board
+from .errors import KernelSpecError
+from .figures import Figure, unknown
+from .formats.base import WORD_BYTES, WORD_LANES
+from .kernels import Kernel, load_kernel
+from .resources import data_dir
+from .roofline.calibration import MANY_UNITS, SHIPPED, Calibration, load_calibration
+from .roofline.model import ADD_REUSE_CYCLES, energy_lines
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_COSTS = Path(__file__).resolve().parent / "design_costs.toml"
+
+LARGE_X_ROOM = 262144
+"""Elements of x on chip where units are few."""
+SMALL_X_ROOM = 65536
+"""Elements of x on chip where units are many: 8 blocks of 288 Kib a unit."""
+FEW_UNITS = 2
+
+RESOURCE_NAMES = {
+    "lut": "LUTs",
+    "ff": "flip-flops",
+    "bram": "block RAM",
+    "uram": "UltraRAM",
+    "dsp": "DSPs",
+}
+
+_WORD_BITS = 8 * WORD_BYTES
+_SRL_BITS = 1024
+"""Size of a FIFO up to which HLS takes shift registers (UG1399, config_storage)."""
+_SRL_DEPTH = 2
+"""Depth up to which it does whatever the width."""
+_BRAM18_SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
+"""Words and bits of half a RAM block with one port to read and one to write (UG573)."""
+_URAM_WORDS, _URAM_BITS = 4096, 72
+"""Shape of an UltraRAM block (UG573)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """An amount of each of the chip's resources; RAM in blocks of 36 and of 288 Kib."""
+
+    lut: float = 0
+    ff: float = 0
+    bram: float = 0
+    uram: float = 0
+    dsp: float = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(**{name: self.of(name) + other.of(name) for name in RESOURCES})
+
+    def times(self, count: float) -> Cost:
+        """Return so many of it.
+
+        >>> Cost(lut=2, dsp=1).times(3)
+        Cost(lut=6, ff=0, bram=0, uram=0, dsp=3)
+        """
+        return Cost(**{name: count * self.of(name) for name in RESOURCES})
+
+    def of(self, resource: str) -> float:
+        """Return the amount of one of `RESOURCES`."""
+        amount: float = getattr(self, resource)
+        return amount
+
+    def to_json(self) -> dict[str, float]:
+        """Return the amounts by name."""
+        return {name: self.of(name) for name in RESOURCES}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of a kernel: a FIFO of so many words of so many bits."""
+
+    name: str
+    bits: int
+    depth: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Structure:
+    """What one compute unit is made of.
+
+    Attributes
+    ----------
+    multipliers, adders, accumulators : int
+        Floating-point operators; an accumulator has an adder of its own.
+    processes, word_processes : int
+        All processes, and those that hold a 512-bit word.
+    streams : tuple of Stream
+    x_room : int
+        Elements of x on chip.
+    """
+
+    multipliers: int = 0
+    adders: int = 0
+    accumulators: int = 0
+    processes: int
+    word_processes: int
+    streams: tuple[Stream, ...]
+    x_room: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """One resource of a design against its limit.
+
+    Attributes
+    ----------
+    resource : str
+        One of `RESOURCES`.
+    per_unit, units, shell : float
+        What one unit, all units and the shell take.
+    available : float
+    limit : float
+        Share of `available` up to which designs close.
+    """
+
+    resource: str
+    per_unit: float
+    units: float
+    shell: float
+    available: float
+    limit: float
+
+    @property
+    def total(self) -> float:
+        """Amount that the design takes, shell included."""
+        return self.units + self.shell
+
+    @property
+    def share(self) -> float:
+        """Part of what there is."""
+        return self.total / self.available
+
+    @property
+    def fits(self) -> bool:
+        """Whether the design stays within the limit."""
+        return self.share <= self.limit
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the share as a JSON object."""
+        return {
+            "name": self.resource,
+            "per_unit": self.per_unit,
+            "units": self.units,
+            "shell": self.shell,
+            "total": self.total,
+            "available": self.available,
+            "share": self.share,
+            "limit": self.limit,
+            "fits": self.fits,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitReport:
+    """What a design takes of a board.
+
+    Attributes
+    ----------
+    kernel : str
+    parameters : dict of str to int
+        Every parameter with its value.
+    board : Board
+    compute_units : int
+    parts : dict of str to Cost
+        Of one unit: `ports`, `arithmetic`, `processes`, `streams`, `x`.
+    shares : tuple of Share
+        In the order of `RESOURCES`.
+    ports, channels : int
+        Memory ports, and memory channels that they use.
+    clock_hz : float
+        Clock that a design of so many units closes at.
+    power_w, power_cap_w : Figure
+        Modelled power with every port busy all the time, and what the card may take.
+    reasons_to_refuse : tuple of str
+        Every limit that the design breaks, with the numbers.
+    warnings : tuple of str
+        What could not be checked.
+    """
+
+    kernel: str
+    parameters: dict[str, int]
+    board: Board
+    compute_units: int
+    parts: dict[str, Cost]
+    shares: tuple[Share, ...]
+    ports: int
+    channels: int
+    clock_hz: float
+    power_w: Figure
+    power_cap_w: Figure
+    reasons_to_refuse: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def per_unit(self) -> Cost:
+        """What one unit takes."""
+        return _sum(self.parts.values())
+
+    @property
+    def total(self) -> Cost:
+        """What the design takes, shell included."""
+        return Cost(**{share.resource: share.total for share in self.shares})
+
+    @property
+    def fits(self) -> bool:
+        """Whether no limit is broken."""
+        return not self.reasons_to_refuse
+
+    @property
+    def refusal(self) -> str | None:
+        """One sentence with every limit that is broken, or None."""
+        if self.fits:
+            return None
+        is_one = self.compute_units == 1
+        advice = "take other parameters or another board" if is_one else "take fewer units"
+        return (
+            f"cu is {self.compute_units}: that many of kernel {self.kernel} do not fit board "
+            f"{self.board.name}: {'; '.join(self.reasons_to_refuse)}; {advice}."
+        )
+
+    def check(self) -> None:
+        """Raise `KernelSpecError` with every limit that is broken."""
+        if self.refusal is not None:
+            raise KernelSpecError(self.refusal)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as a JSON document."""
+        return {
+            "kernel": self.kernel,
+            "block": self.parameters.get("block"),
+            "slice": self.parameters.get("slice"),
+            "x_room": self.parameters.get("x_room"),
+            "compute_units": self.compute_units,
+            "board": self.board.name,
+            "per_unit": self.per_unit.to_json(),
+            "parts": {name: cost.to_json() for name, cost in self.parts.items()},
+            "resources": [share.to_json() for share in self.shares],
+            "ports": self.ports,
+            "channels": self.channels,
+            "clock_hz": self.clock_hz,
+            "power_w": self.power_w.to_json(),
+            "power_cap_w": self.power_cap_w.to_json(),
+            "fits": self.fits,
+            "reasons_to_refuse": list(self.reasons_to_refuse),
+            "warnings": list(self.warnings),
+        }
+
+
+def choose_x_room(compute_units: int) -> int:
+    """Return how many elements of x each unit holds on chip where none is asked for.
+
+    >>> choose_x_room(1), choose_x_room(16)
+    (262144, 65536)
+    """
+    return LARGE_X_ROOM if compute_units <= FEW_UNITS else SMALL_X_ROOM
+
+
+def fit(
+    kernel: str,
+    parameters: Mapping[str, int],
+    board: Board,
+    compute_units: int = 1,
+    *,
+    calibration: Calibration | None = None,
+) -> FitReport:
+    """Estimate what a design takes of a board.
+
+    Parameters
+    ----------
+    kernel : str
+    parameters : mapping of str to int
+        Those that differ from their defaults; without an `x_room`, that of
+        `choose_x_room`.
+    board : Board
+    compute_units : int
+    calibration : Calibration, optional
+        Gives the power; the one that is shipped for the board by default.
+
+    Returns
+    -------
+    FitReport
+
+    Raises
+    ------
+    KernelSpecError
+        If the kernel or a parameter is wrong, or there is no count of the kernel.
+    BoardError
+        If the board's file lacks a resource.
+
+    Examples
+    --------
+    >>> from spmv_fpga.boards import load_board
+    >>> report = fit("block", {"block": 16}, load_board("u50"))
+    >>> report.fits, report.ports, report.per_unit.dsp, report.per_unit.uram
+    (True, 2, 82, 32)
+    """
+    if compute_units < 1:
+        raise KernelSpecError(f"cu is {compute_units}; it must be at least 1.")
+    spec = load_kernel(kernel)
+    values = _resolve(spec, parameters, compute_units)
+    parts = _parts(spec, structure_of(kernel, values), board)
+    shares = _shares(_sum(parts.values()), board, compute_units)
+    ports = compute_units * len(spec.bundles)
+    channels = _channels(ports, compute_units, board)
+    power_w = _power_w(spec, values, board, compute_units, calibration)
+    cap_w = _cap_w(board)
+    return FitReport(
+        kernel=kernel,
+        parameters=values,
+        board=board,
+        compute_units=compute_units,
+        parts=parts,
+        shares=shares,
+        ports=ports,
+        channels=channels,
+        clock_hz=expected_clock_hz(board, compute_units),
+        power_w=power_w,
+        power_cap_w=cap_w,
+        reasons_to_refuse=(
+            *_reasons_of_memory(ports, channels, board),
+            *_reasons_of_resources(shares),
+            *_reasons_of_power(power_w, cap_w),
+        ),
+        warnings=_warnings(power_w, cap_w),
+    )
+
+
+def max_units(
+    kernel: str,
+    parameters: Mapping[str, int],
+    board: Board,
+    *,
+    calibration: Calibration | None = None,
+) -> int:
+    """Return the largest number of compute units that fit a board.
+
+    Parameters
+    ----------
+    kernel, parameters, board, calibration
+        As for `fit`; without an `x_room` it is that of each number of units.
+
+    Raises
+    ------
+    KernelSpecError
+        If not even one unit fits; as `fit` otherwise.
+
+    Examples
+    --------
+    >>> from spmv_fpga.boards import load_board
+    >>> max_units("block", {"block": 16}, load_board("u50")) > 8
+    True
+    """
+    for units in range(int(board.value("max_ports")), 1, -1):
+        if fit(kernel, parameters, board, units, calibration=calibration).fits:
+            return units
+    fit(kernel, parameters, board, 1, calibration=calibration).check()
+    return 1
+
+
+def expected_clock_hz(board: Board, compute_units: int) -> float:
+    """Return the clock, in hertz, that a design of so many units closes at.
+
+    >>> from spmv_fpga.boards import load_board
+    >>> [expected_clock_hz(load_board("u50"), n) / 1e6 for n in (4, 5, 8)]
+    [300.0, 225.0, 225.0]
+    """
+    clock_hz = board.value("clock_hz")
+    if compute_units <= MANY_UNITS:
+        return clock_hz
+    return min(clock_hz, board.value("many_unit_clock_hz"))
+
+
+# What a kernel is made of: streams and processes as its header in hls_templates/ declares them,
+# operators from the constants that the header derives from the parameters.
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Operators:
+    """Floating-point operators of a unit, and the rows of a word of sums (kRowsPerWord)."""
+
+    multipliers: int = 0
+    adders: int = 0
+    accumulators: int = 0
+    rows: int = 1
+
+
+def structure_of(kernel: str, parameters: Mapping[str, int]) -> Structure:
+    """Count what one unit of a kernel is made of.
+
+    Parameters
+    ----------
+    kernel : str
+    parameters : mapping of str to int
+        Every parameter with its value.
+
+    Raises
+    ------
+    KernelSpecError
+        If nothing is known of the kernel's operators, or of the type of a stream.
+
+    Examples
+    --------
+    >>> made_of = structure_of("block", {"block": 16, "x_room": 65536})
+    >>> made_of.multipliers, made_of.adders, made_of.processes, len(made_of.streams)
+    (16, 15, 9, 11)
+    """
+    if kernel not in _OPERATORS:
+        raise KernelSpecError(
+            f"nothing is known of what kernel {kernel} takes of a board; known are "
+            f"{', '.join(sorted(_OPERATORS))}."
+        )
+    operators = _OPERATORS[kernel](parameters)
+    streams = _streams(kernel, operators.rows)
+    processes = _PROCESS.findall(_header(kernel))
+    wide = {stream.name for stream in streams if stream.bits == _WORD_BITS}
+    wide |= {port.name for port in load_kernel(kernel).ports}
+    return Structure(
+        multipliers=operators.multipliers,
+        adders=operators.adders,
+        accumulators=operators.accumulators,
+        processes=len(processes),
+        word_processes=sum(not wide.isdisjoint(_NAME.findall(words)) for words in processes),
+        streams=streams,
+        x_room=parameters.get("x_room", 0),
+    )
+
+
+def _block(parameters: Mapping[str, int]) -> _Operators:
+    rows = max(WORD_LANES // parameters["block"], 1)
+    accumulators, drains = _reducers(rows, parameters["block"] // rows)
+    return _Operators(
+        multipliers=WORD_LANES,
+        adders=WORD_LANES - rows + drains,  # a tree for each row, and the drains
+        accumulators=accumulators,
+        rows=rows,
+    )
+
+
+def _scalar(parameters: Mapping[str, int]) -> _Operators:
+    accumulators, drains = _reducers(1, parameters["slice"])
+    return _Operators(multipliers=1, adders=drains, accumulators=accumulators)
+
+
+def _bandwidth(_: Mapping[str, int]) -> _Operators:
+    return _Operators()
+
+
+_OPERATORS: dict[str, Callable[[Mapping[str, int]], _Operators]] = {
+    "block": _block,
+    "scalar": _scalar,
+    "bandwidth": _bandwidth,
+}
+
+
+def _reducers(rows: int, groups: int) -> tuple[int, int]:
+    """Return the accumulators of both reducers, and the adders that drain partial sums."""
+    partials = max(ADD_REUSE_CYCLES // groups, 1)
+    return 2 * rows, 2 * rows * (partials - 1)
+
+
+_STREAM = re.compile(r"SPMV_STREAM\((.+?),\s*(\w+),\s*(\w+)\);")
+_PROCESS = re.compile(r"SPMV_PROCESS\((.+?)\);", re.DOTALL)
+_CONSTANT = re.compile(r"constexpr unsigned (k\w+) = (\d+);")
+_NAME = re.compile(r"\w+")
+_FLAG_BITS = 1
+
+
+@cache
+def _header(kernel: str) -> str:
+    return (data_dir("hls_templates") / kernel / f"{kernel}.hpp").read_text("utf-8")
+
+
+def _streams(kernel: str, rows: int) -> tuple[Stream, ...]:
+    bits = {
+        "word_t": _WORD_BITS,
+        "floats_t": _WORD_BITS,
+        "std::uint32_t": 32,
+        "Mark": 2 * _FLAG_BITS,
+        "Operand": 32 + _FLAG_BITS,
+        "Product": 32 + _FLAG_BITS,
+        "sums_t": 32 * rows + 2 * _FLAG_BITS,
+        "rows_t": 32 * rows,
+    }
+    constants = dict(_CONSTANT.findall(_header(kernel)))
+    found = []
+    for c_type, name, depth in _STREAM.findall(_header(kernel)):
+        if c_type not in bits:
+            raise KernelSpecError(
+                f"stream {name} of kernel {kernel} is of type {c_type}; say how many bits that "
+                "has in design_fit.py."
+            )
+        found.append(Stream(name, bits[c_type], int(constants.get(depth, depth))))
+    return tuple(found)
+
+
+# What the parts take.
+
+
+@cache
+def _costs() -> dict[str, Cost]:
+    tables = tomllib.loads(_COSTS.read_text("utf-8"))
+    return {
+        name: Cost(**{key: value for key, value in table.items() if key != "source"})
+        for name, table in tables.items()
+    }
+
+
+def _parts(spec: Kernel, structure: Structure, board: Board) -> dict[str, Cost]:
+    costs = _costs()
+    return {
+        "ports": _sum(_port_cost(spec, bundle, board) for bundle in spec.bundles),
+        "arithmetic": costs["multiply"].times(structure.multipliers)
+        + costs["add"].times(structure.adders)
+        + costs["accumulate"].times(structure.accumulators),
+        "processes": costs["process"].times(structure.processes)
+        + costs["word_stage"].times(structure.word_processes),
+        "streams": _sum(_stream_cost(stream) for stream in structure.streams),
+        "x": Cost(uram=_uram_blocks(structure.x_room)),
+    }
+
+
+def _port_cost(spec: Kernel, bundle: str, board: Board) -> Cost:
+    """Return an m_axi adapter and its FIFOs, which hold every burst in flight."""
+    directions = {port.direction for port in spec.ports if port.bundle == bundle}
+    burst = board.axi["max_burst_length"]
+    bram = 0.0
+    if "read" in directions:
+        bram += _bram_blocks(_WORD_BITS, burst * board.axi["num_read_outstanding"])
+    if "write" in directions:  # with a strobe for each byte
+        bits = _WORD_BITS + WORD_BYTES
+        bram += _bram_blocks(bits, burst * board.axi["num_write_outstanding"])
+    return _costs()["port"] + Cost(bram=bram)
+
+
+def _stream_cost(stream: Stream) -> Cost:
+    control = _costs()["stream"]
+    if stream.bits * stream.depth <= _SRL_BITS or stream.depth <= _SRL_DEPTH:
+        return control + Cost(lut=stream.bits * -(-stream.depth // 16))
+    bram = _bram_blocks(stream.bits, stream.depth)
+    return control + Cost(bram=bram, ff=stream.bits)  # the word at the FIFO's output
+
+
+def _bram_blocks(bits: int, depth: int) -> float:
+    """Return the RAM blocks of 36 Kib of a FIFO, in steps of half a block.
+
+    >>> _bram_blocks(512, 64), _bram_blocks(512, 1024), _bram_blocks(34, 32)
+    (7.5, 14.5, 0.5)
+    """
+    for words, width in _BRAM18_SHAPES:
+        if depth <= words:
+            return -(-bits // width) / 2
+    words = _BRAM18_SHAPES[-1][0]
+    return -(-depth // words) * bits / 2
+
+
+def _uram_blocks(x_room: int) -> int:
+    """Return the UltraRAM blocks of x as words of 512 bits.
+
+    >>> _uram_blocks(65536), _uram_blocks(262144)
+    (8, 32)
+    """
+    words = -(-x_room // WORD_LANES)
+    return -(-_WORD_BITS // _URAM_BITS) * -(-words // _URAM_WORDS)
+
+
+def _sum(costs: Iterable[Cost]) -> Cost:
+    return sum(costs, Cost())
+
+
+# A design against the limits of a board.
+
+
+def _resolve(spec: Kernel, chosen: Mapping[str, int], compute_units: int) -> dict[str, int]:
+    has_x_room = any(parameter.name == "x_room" for parameter in spec.parameters)
+    default = {"x_room": choose_x_room(compute_units)} if has_x_room else {}
+    return spec.resolve({**default, **chosen})
+
+
+def _shares(unit: Cost, board: Board, compute_units: int) -> tuple[Share, ...]:
+    return tuple(
+        Share(
+            resource=name,
+            per_unit=unit.of(name),
+            units=compute_units * unit.of(name),
+            shell=board.value(f"{name}_shell"),
+            available=board.value(f"{name}_available"),
+            limit=board.value(f"{name}_limit"),
+        )
+        for name in RESOURCES
+    )
+
+
+def _channels(ports: int, compute_units: int, board: Board) -> int:
+    """Return the channels in use: one a port; where they are too few, one a unit."""
+    return ports if ports <= board.value("max_channels") else compute_units
+
+
+def _reasons_of_memory(ports: int, channels: int, board: Board) -> list[str]:
+    limits = (("memory ports", ports, "max_ports"), ("channels", channels, "max_channels"))
+    return [
+        f"{count} {name}, and {board.value(figure):.0f} is the limit"
+        for name, count, figure in limits
+        if count > board.value(figure)
+    ]
+
+
+def _reasons_of_resources(shares: tuple[Share, ...]) -> list[str]:
+    return [
+        f"{RESOURCE_NAMES[s.resource]} {s.total:.0f} of {s.available:.0f} ({s.share:.1%}), and "
+        f"{s.limit:.0%} is the limit"
+        for s in shares
+        if not s.fits
+    ]
+
+
+def _reasons_of_power(power_w: Figure, cap_w: Figure) -> list[str]:
+    if power_w.value is None or cap_w.value is None or power_w.value <= cap_w.value:
+        return []
+    return [f"modelled power {power_w.value:.1f} W, and {cap_w.value:g} W is the card's cap"]
+
+
+def _warnings(power_w: Figure, cap_w: Figure) -> tuple[str, ...]:
+    return tuple(
+        f"the power was not held against a cap: {figure.reason}."
+        for figure in (power_w, cap_w)
+        if figure.value is None
+    )
+
+
+def _cap_w(board: Board) -> Figure:
+    if "power_cap_w" not in board.figures:
+        return unknown(f"the file of board {board.name} has no power_cap_w")
+    return Figure(value=board.value("power_cap_w"), origin="published")
+
+
+def _power_w(
+    spec: Kernel,
+    parameters: Mapping[str, int],
+    board: Board,
+    compute_units: int,
+    calibration: Calibration | None,
+) -> Figure:
+    """Return the power of the model with every port busy all the time."""
+    if spec.name not in ("block", "scalar"):
+        return unknown(f"there is no model of the power of kernel {spec.name}")
+    if calibration is None:
+        if board.name not in SHIPPED:
+            return unknown(f"there is no calibration of the power of board {board.name}")
+        calibration = load_calibration(board.name, board.name)
+    lines = energy_lines(
+        calibration,
+        block=parameters.get("block", WORD_LANES),
+        slice_size=parameters.get("slice", WORD_LANES),
+        compute_units=compute_units,
+    )
+    value = lines.block_power_w if spec.name == "block" else lines.scalar_power_w
+    if not math.isfinite(value):
+        return unknown("the calibration gives no finite power")
+    return Figure(value=value, origin="modelled")
