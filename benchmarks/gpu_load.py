@@ -4,8 +4,9 @@
 
 `spmv` multiplies a random sparse matrix (memory-bound), `gemm` a dense one (compute-bound),
 each for SECONDS; `short` is entered fifty times for one batch of `gemm`, less than the GPU's
-sensor can resolve. FILE.json gets, for each of the two, what the counter itself counted from begin to end: an account that shares
-neither the sampler nor the integration with the recording.
+sensor can resolve. FILE.json gets, for each of the two, what the counter itself counted from
+begin to end: an account that shares neither the sampler nor the integration with the
+recording.
 """
 
 from __future__ import annotations

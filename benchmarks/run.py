@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.sparse import csr_array
 
-from benchmarks import baseline, sampler
+from benchmarks import baseline, sampler, units
 from spmv_fpga import BlockedEll, SlicedEll, load_matrix, open_device, verify
 from spmv_fpga.baselines.mkl import find_library
 from spmv_fpga.formats import SparseFormat
@@ -208,6 +208,11 @@ def baselines() -> list[Line | Skipped]:
     return [Line(what, baseline.mkl_ratio(), baseline.LIMIT)]
 
 
+def many_units() -> list[Line]:
+    """Measure what several compute units cost on the host."""
+    return [Line(what, *rest) for what, *rest in units.figures()]
+
+
 def machine() -> str:
     """Name the machine and the rivals' versions."""
     cpus = len(os.sched_getaffinity(0))
@@ -245,7 +250,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write benchmarks/README.md")
     options = parser.parse_args()
     lines: list[Line | Skipped] = [*sampling(), *baselines()]
-    lines += [*conversions(), *emulated_kernels(), *whole_run()]
+    lines += [*conversions(), *emulated_kernels(), *whole_run(), *many_units()]
     headings = (f"on {MATRIX}", "measured", "limit", "")
     show(lines, headings)
     if options.write:

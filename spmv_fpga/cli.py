@@ -1,7 +1,8 @@
 """The command line: the only place that prints.
 
-Exit status: 0 done and verified, 1 the result is wrong, 2 refused, 130 after Ctrl-C. A
-refusal is one message on stderr; stdout then stays empty.
+Exit status: 0 done and verified, 1 the result is wrong, 2 refused, 130 after Ctrl-C, 143
+after SIGTERM or SIGHUP. A refusal is one message on stderr; stdout then stays empty, but for
+`doctor` and `verify`, which print each finding as they go and judge at the end.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
@@ -20,9 +22,10 @@ from .commands.builds import info, render, xclbin_command
 from .commands.collection import matrices_group
 from .commands.doctor import doctor
 from .commands.energy import energy_group
+from .commands.fit import fit_command
 from .commands.products import convert, run_command, verify_command
 from .commands.roofline import bandwidth_command, paper_command, predict_command, roofline_group
-from .errors import SpmvFpgaError, VerificationError
+from .errors import DeviceError, SpmvFpgaError, VerificationError
 from .version import __version__
 
 EXIT_WRONG, EXIT_REFUSED, EXIT_INTERRUPTED, EXIT_TERMINATED = 1, 2, 130, 143
@@ -38,6 +41,9 @@ class Interrupted(BaseException):
 def cli() -> None:
     """Sparse matrix-vector products on an AMD Alveo U50: verified, timed, and testable
     without the card.
+
+    Exit status: 0 done and verified; 1 the result is wrong; 2 refused, with one message on
+    stderr; 130 after Ctrl-C; 143 after SIGTERM or SIGHUP.
     """  # noqa: D205
 
 
@@ -49,6 +55,7 @@ for command in (
     roofline_group,
     paper_command,
     bandwidth_command,
+    fit_command,
     render,
     xclbin_command,
     info,
@@ -98,6 +105,8 @@ def _status_of_command(arguments: Sequence[str]) -> int:
         click.echo(f"{PROGRAM}: wrong result: {error}", err=True)
         return EXIT_WRONG
     except SpmvFpgaError as error:
+        if isinstance(error, DeviceError) and error.log and "--verbose" in arguments:
+            click.echo(error.log, err=True)
         return _refuse(str(error))
     except (KeyboardInterrupt, click.Abort):
         click.echo(f"{PROGRAM}: interrupted", err=True)
@@ -105,7 +114,28 @@ def _status_of_command(arguments: Sequence[str]) -> int:
     except Interrupted:
         click.echo(f"{PROGRAM}: ended by a signal", err=True)
         return EXIT_TERMINATED
+    # Anything else would end with status 1, which says that the result is wrong.
+    except Exception as error:  # noqa: BLE001
+        if "--verbose" in arguments:
+            traceback.print_exc()
+        return _refuse(_unexpected(error))
     return 0
+
+
+def _unexpected(error: Exception) -> str:
+    """Return what to say of an error that no part of the program foresaw."""
+    if isinstance(error, MemoryError):
+        return (
+            f"the memory is not enough ({str(error) or 'MemoryError'}); take a smaller matrix."
+        )
+    name = type(error).__name__
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error} ({name}); --verbose shows where."
+    return (
+        f"an error that should not be, {name}: {error}; please report it with the traceback "
+        "that --verbose shows."
+    )
 
 
 def _refuse(message: str) -> int:

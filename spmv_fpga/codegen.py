@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from .resources import data_dir
 from .version import __version__
 
 MANY_UNITS_X_ROOM = 65536
+MAX_UNITS_IN_ONE_SLR = 8
+"""Half of the units that a U50 has ports for: its two regions are nearly alike (UG1120)."""
 MAX_PORTS = 32
 """Memory ports of a design on HBM cards (UG1393)."""
 
@@ -32,7 +34,7 @@ class Unit:
     """A compute unit and the bank of each of its memory interfaces."""
 
     name: str
-    slr: str
+    slr: str | None
     banks: dict[str, str]
 
 
@@ -126,7 +128,7 @@ def render_project(
     >>> print(project.files["link.cfg"].splitlines()[2])
     nk=spmv_block:1:spmv_block_1
     """
-    spec = load_kernel(kernel)
+    spec = _with_ports_for(load_kernel(kernel), board, compute_units)
     values = spec.resolve({**room_for_x(spec, compute_units), **parameters})
     clock = board.value("clock_hz") if clock_hz is None else clock_hz
     if not 1e6 <= clock <= 1e9:
@@ -228,29 +230,41 @@ def _source_path(templates: Path, kernel: str, name: str) -> Path:
     )
 
 
+def _with_ports_for(spec: Kernel, board: Board, compute_units: int) -> Kernel:
+    """Return the kernel with one memory interface where its own are too many for the units."""
+    if compute_units * len(spec.bundles) <= min(MAX_PORTS, board.num_banks):
+        return spec
+    bundle = spec.bundles[0]
+    ports = tuple(replace(port, bundle=bundle, outstanding=None) for port in spec.ports)
+    return replace(spec, ports=ports)
+
+
 def _place_units(spec: Kernel, board: Board, compute_units: int) -> tuple[Unit, ...]:
     """Give every unit a bank of its own, and its second interface the one beside it.
 
     Banks 2i and 2i + 1 share a memory controller, so neither interface crosses the switch.
-    Where that would take more channels than a design closes with, both use bank 2i + 1. The
-    runtime keeps small buffers of its own in bank 0, which would cut its room in two.
+    Where that would take more channels than a design closes with, both use bank 2i + 1, and
+    more than 16 units have one interface each. The runtime keeps small buffers of its own
+    in bank 0, which would cut its room in two.
     """
     if compute_units < 1:
         raise KernelSpecError(f"cu is {compute_units}; it must be at least 1.")
     num_ports = compute_units * len(spec.bundles)
-    limit = min(MAX_PORTS, board.num_banks)
-    if num_ports > limit:
+    max_channels = int(board.value("max_channels"))
+    if compute_units > max_channels:
         raise KernelSpecError(
-            f"cu is {compute_units}: {num_ports} memory ports, and {board.title} has {limit}; "
-            f"take at most {limit // len(spec.bundles)} units."
+            f"cu is {compute_units}; a unit needs a memory channel of its own, and a design "
+            f"for {board.title} closes with at most {max_channels}."
         )
     step = len(spec.bundles)
-    is_spread = num_ports <= board.value("max_channels")
+    is_spread = num_ports <= max_channels and step > 1
+    # The ports are in one region of the chip; many units need the others too.
+    slr = board.slr if compute_units <= MAX_UNITS_IN_ONE_SLR else None
     units = []
     for number in range(compute_units):
         banks = {
             bundle: board.bank(step * (1 + number) + i if is_spread else step * number + 1)
             for i, bundle in enumerate(spec.bundles)
         }
-        units.append(Unit(spec.unit(number + 1), board.slr, banks))
+        units.append(Unit(spec.unit(number + 1), slr, banks))
     return tuple(units)

@@ -1,31 +1,33 @@
 """What a design takes of a board, and how many compute units fit, before anything is built.
 
-The operators, memories, streams and ports of one unit are counted from the kernel's own
-header and constants and multiplied with the costs of `design_costs.toml`; the board's file says what
-there is, what the shell takes, and up to which share of it designs close. A build takes
-hours, this takes milliseconds and is an estimate: `toolchain.reports` sets it beside what
-a build reports.
+Streams and processes of one unit are read from the kernel's header, its operators, memories
+and ports follow from its parameters, and each is multiplied with its cost in
+`design_costs.toml`. The board's file says what there is, what the shell takes, and up to
+which share of it designs close. A build takes hours, this takes milliseconds and is an
+estimate: `toolchain.reports` sets it beside what a build reports.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from . import units
 from .boards import RESOURCES, Board
+from .codegen import room_for_x
 from .errors import KernelSpecError
 from .figures import Figure, unknown
 from .formats.base import WORD_BYTES, WORD_LANES
-from .kernels import Kernel, load_kernel
+from .kernels import Argument, Kernel, load_kernel
 from .resources import data_dir
 from .roofline.calibration import MANY_UNITS, SHIPPED, Calibration, load_calibration
-from .roofline.model import ADD_REUSE_CYCLES, energy_lines
+from .roofline.model import ADD_REUSE_CYCLES
+from .roofline.predict import busy_power_w
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,12 +35,6 @@ else:
     import tomli as tomllib
 
 _COSTS = Path(__file__).resolve().parent / "design_costs.toml"
-
-LARGE_X_ROOM = 262144
-"""Elements of x on chip where units are few."""
-SMALL_X_ROOM = 65536
-"""Elements of x on chip where units are many: 8 blocks of 288 Kib a unit."""
-FEW_UNITS = 2
 
 RESOURCE_NAMES = {
     "lut": "LUTs",
@@ -53,6 +49,8 @@ _SRL_BITS = 1024
 """Size of a FIFO up to which HLS takes shift registers (UG1399, config_storage)."""
 _SRL_DEPTH = 2
 """Depth up to which it does whatever the width."""
+_SRL_WORDS = 32
+"""Bits that a LUT holds as a shift register (UG574)."""
 _BRAM18_SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1))
 """Words and bits of half a RAM block with one port to read and one to write (UG573)."""
 _URAM_WORDS, _URAM_BITS = 4096, 72
@@ -97,6 +95,7 @@ class Stream:
     name: str
     bits: int
     depth: int
+    is_srl: bool = False  # the header asks for shift registers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,12 +271,13 @@ class FitReport:
 
 
 def choose_x_room(compute_units: int) -> int:
-    """Return how many elements of x each unit holds on chip where none is asked for.
+    """Return how many elements of x each unit holds on chip where no number is asked for.
 
     >>> choose_x_room(1), choose_x_room(16)
     (262144, 65536)
     """
-    return LARGE_X_ROOM if compute_units <= FEW_UNITS else SMALL_X_ROOM
+    spec = load_kernel("block")
+    return spec.resolve(room_for_x(spec, compute_units))["x_room"]
 
 
 def fit(
@@ -323,9 +323,10 @@ def fit(
         raise KernelSpecError(f"cu is {compute_units}; it must be at least 1.")
     spec = load_kernel(kernel)
     values = _resolve(spec, parameters, compute_units)
-    parts = _parts(spec, structure_of(kernel, values), board)
+    bundles = _bundles(spec, board, compute_units)
+    parts = _parts(spec, structure_of(kernel, values), board, bundles)
     shares = _shares(_sum(parts.values()), board, compute_units)
-    ports = compute_units * len(spec.bundles)
+    ports = compute_units * len(bundles)
     channels = _channels(ports, compute_units, board)
     power_w = _power_w(spec, values, board, compute_units, calibration)
     cap_w = _cap_w(board)
@@ -375,9 +376,9 @@ def max_units(
     >>> max_units("block", {"block": 16}, load_board("u50")) > 8
     True
     """
-    for units in range(int(board.value("max_ports")), 1, -1):
-        if fit(kernel, parameters, board, units, calibration=calibration).fits:
-            return units
+    for count in range(int(board.value("max_ports")), 1, -1):
+        if fit(kernel, parameters, board, count, calibration=calibration).fits:
+            return count
     fit(kernel, parameters, board, 1, calibration=calibration).check()
     return 1
 
@@ -426,8 +427,8 @@ def structure_of(kernel: str, parameters: Mapping[str, int]) -> Structure:
     Examples
     --------
     >>> made_of = structure_of("block", {"block": 16, "x_room": 65536})
-    >>> made_of.multipliers, made_of.adders, made_of.processes, len(made_of.streams)
-    (16, 15, 9, 11)
+    >>> made_of.multipliers, made_of.adders, made_of.processes
+    (16, 15, 9)
     """
     if kernel not in _OPERATORS:
         raise KernelSpecError(
@@ -435,7 +436,7 @@ def structure_of(kernel: str, parameters: Mapping[str, int]) -> Structure:
             f"{', '.join(sorted(_OPERATORS))}."
         )
     operators = _OPERATORS[kernel](parameters)
-    streams = _streams(kernel, operators.rows)
+    streams = _streams(kernel, parameters, operators.rows)
     processes = _PROCESS.findall(_header(kernel))
     wide = {stream.name for stream in streams if stream.bits == _WORD_BITS}
     wide |= {port.name for port in load_kernel(kernel).ports}
@@ -483,9 +484,10 @@ def _reducers(rows: int, groups: int) -> tuple[int, int]:
     return 2 * rows, 2 * rows * (partials - 1)
 
 
-_STREAM = re.compile(r"SPMV_STREAM\((.+?),\s*(\w+),\s*(\w+)\);")
+_STREAM = re.compile(r"SPMV_STREAM(_SRL)?\((.+?),\s*(\w+),\s*(\w+)\);")
 _PROCESS = re.compile(r"SPMV_PROCESS\((.+?)\);", re.DOTALL)
-_CONSTANT = re.compile(r"constexpr unsigned (k\w+) = (\d+);")
+_CONSTANT = re.compile(r"^constexpr unsigned (k\w+) = ([^;]+);", re.MULTILINE)
+_CHOICE = re.compile(r"(.+) \? (.+) : (.+)")
 _NAME = re.compile(r"\w+")
 _FLAG_BITS = 1
 
@@ -495,7 +497,19 @@ def _header(kernel: str) -> str:
     return (data_dir("hls_templates") / kernel / f"{kernel}.hpp").read_text("utf-8")
 
 
-def _streams(kernel: str, rows: int) -> tuple[Stream, ...]:
+def _constants(kernel: str, parameters: Mapping[str, int]) -> dict[str, int]:
+    """Evaluate the constants of a kernel's header, which follow from its parameters."""
+    spec = load_kernel(kernel)
+    values = {p.constant: parameters[p.name] for p in spec.parameters if p.name in parameters}
+    names: dict[str, Any] = {"__builtins__": {}, "at_least": max, **values}
+    common = (data_dir("hls_templates") / "common" / "words.hpp").read_text("utf-8")
+    for name, expression in _CONSTANT.findall(common + _header(kernel)):
+        python = _CHOICE.sub(r"\2 if \1 else \3", expression).replace("/", "//")
+        names[name] = values[name] = eval(python, names)  # our own header, integers only
+    return values
+
+
+def _streams(kernel: str, parameters: Mapping[str, int], rows: int) -> tuple[Stream, ...]:
     bits = {
         "word_t": _WORD_BITS,
         "floats_t": _WORD_BITS,
@@ -506,15 +520,16 @@ def _streams(kernel: str, rows: int) -> tuple[Stream, ...]:
         "sums_t": 32 * rows + 2 * _FLAG_BITS,
         "rows_t": 32 * rows,
     }
-    constants = dict(_CONSTANT.findall(_header(kernel)))
+    constants = _constants(kernel, parameters)
     found = []
-    for c_type, name, depth in _STREAM.findall(_header(kernel)):
+    for srl, c_type, name, depth in _STREAM.findall(_header(kernel)):
         if c_type not in bits:
             raise KernelSpecError(
                 f"stream {name} of kernel {kernel} is of type {c_type}; say how many bits that "
                 "has in design_fit.py."
             )
-        found.append(Stream(name, bits[c_type], int(constants.get(depth, depth))))
+        words = constants[depth] if depth in constants else int(depth)
+        found.append(Stream(name, bits[c_type], words, is_srl=bool(srl)))
     return tuple(found)
 
 
@@ -530,10 +545,17 @@ def _costs() -> dict[str, Cost]:
     }
 
 
-def _parts(spec: Kernel, structure: Structure, board: Board) -> dict[str, Cost]:
+def _parts(
+    spec: Kernel, structure: Structure, board: Board, bundles: Sequence[str]
+) -> dict[str, Cost]:
     costs = _costs()
+    is_merged = len(bundles) < len(spec.bundles)
+    adapters = [
+        [port for port in spec.ports if is_merged or port.bundle == bundle]
+        for bundle in bundles
+    ]
     return {
-        "ports": _sum(_port_cost(spec, bundle, board) for bundle in spec.bundles),
+        "ports": _sum(_port_cost(ports, board, is_merged=is_merged) for ports in adapters),
         "arithmetic": costs["multiply"].times(structure.multipliers)
         + costs["add"].times(structure.adders)
         + costs["accumulate"].times(structure.accumulators),
@@ -544,23 +566,29 @@ def _parts(spec: Kernel, structure: Structure, board: Board) -> dict[str, Cost]:
     }
 
 
-def _port_cost(spec: Kernel, bundle: str, board: Board) -> Cost:
+def _port_cost(ports: Sequence[Argument], board: Board, *, is_merged: bool) -> Cost:
     """Return an m_axi adapter and its FIFOs, which hold every burst in flight."""
-    directions = {port.direction for port in spec.ports if port.bundle == bundle}
-    burst = board.axi["max_burst_length"]
     bram = 0.0
-    if "read" in directions:
-        bram += _bram_blocks(_WORD_BITS, burst * board.axi["num_read_outstanding"])
-    if "write" in directions:  # with a strobe for each byte
-        bits = _WORD_BITS + WORD_BYTES
-        bram += _bram_blocks(bits, burst * board.axi["num_write_outstanding"])
+    for direction, bits in (
+        ("read", _WORD_BITS),
+        ("write", _WORD_BITS + WORD_BYTES),
+    ):  # strobes
+        of_board = board.axi[f"num_{direction}_outstanding"]
+        bursts = [
+            of_board if is_merged else port.outstanding or of_board
+            for port in ports
+            if port.direction == direction
+        ]
+        if bursts:
+            bram += _bram_blocks(bits, board.axi["max_burst_length"] * max(bursts))
     return _costs()["port"] + Cost(bram=bram)
 
 
 def _stream_cost(stream: Stream) -> Cost:
     control = _costs()["stream"]
-    if stream.bits * stream.depth <= _SRL_BITS or stream.depth <= _SRL_DEPTH:
-        return control + Cost(lut=stream.bits * -(-stream.depth // 16))
+    is_short = stream.bits * stream.depth <= _SRL_BITS or stream.depth <= _SRL_DEPTH
+    if stream.is_srl or is_short:
+        return control + Cost(lut=stream.bits * -(-stream.depth // _SRL_WORDS))
     bram = _bram_blocks(stream.bits, stream.depth)
     return control + Cost(bram=bram, ff=stream.bits)  # the word at the FIFO's output
 
@@ -596,9 +624,7 @@ def _sum(costs: Iterable[Cost]) -> Cost:
 
 
 def _resolve(spec: Kernel, chosen: Mapping[str, int], compute_units: int) -> dict[str, int]:
-    has_x_room = any(parameter.name == "x_room" for parameter in spec.parameters)
-    default = {"x_room": choose_x_room(compute_units)} if has_x_room else {}
-    return spec.resolve({**default, **chosen})
+    return spec.resolve({**room_for_x(spec, compute_units), **chosen})
 
 
 def _shares(unit: Cost, board: Board, compute_units: int) -> tuple[Share, ...]:
@@ -613,6 +639,12 @@ def _shares(unit: Cost, board: Board, compute_units: int) -> tuple[Share, ...]:
         )
         for name in RESOURCES
     )
+
+
+def _bundles(spec: Kernel, board: Board, compute_units: int) -> tuple[str, ...]:
+    """Return the memory interfaces of a unit: one where its own are too many for the units."""
+    has_room = compute_units * len(spec.bundles) <= board.value("max_ports")
+    return spec.bundles if has_room else spec.bundles[:1]
 
 
 def _channels(ports: int, compute_units: int, board: Board) -> int:
@@ -631,8 +663,8 @@ def _reasons_of_memory(ports: int, channels: int, board: Board) -> list[str]:
 
 def _reasons_of_resources(shares: tuple[Share, ...]) -> list[str]:
     return [
-        f"{RESOURCE_NAMES[s.resource]} {s.total:.0f} of {s.available:.0f} ({s.share:.1%}), and "
-        f"{s.limit:.0%} is the limit"
+        f"{RESOURCE_NAMES[s.resource]} {s.total:.0f} of {s.available:.0f} "
+        f"({units.percent(s.share)}), and {units.percent(s.limit)} is the limit"
         for s in shares
         if not s.fits
     ]
@@ -672,13 +704,6 @@ def _power_w(
         if board.name not in SHIPPED:
             return unknown(f"there is no calibration of the power of board {board.name}")
         calibration = load_calibration(board.name, board.name)
-    lines = energy_lines(
-        calibration,
-        block=parameters.get("block", WORD_LANES),
-        slice_size=parameters.get("slice", WORD_LANES),
-        compute_units=compute_units,
-    )
-    value = lines.block_power_w if spec.name == "block" else lines.scalar_power_w
-    if not math.isfinite(value):
-        return unknown("the calibration gives no finite power")
+    parameter = parameters["block" if spec.name == "block" else "slice"]
+    value = busy_power_w(spec.name, parameter, calibration, compute_units)
     return Figure(value=value, origin="modelled")

@@ -10,6 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+_MAX_QUOTED = 80
+"""Characters of a file's content that a message repeats."""
+
+
+def shortened(text: str) -> str:
+    """Return text that a message can hold: a damaged file may give megabytes of it.
+
+    >>> shortened("1.5x"), len(shortened("9" * 5_000_000))
+    ('1.5x', 80)
+    """
+    return text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 1]}…"
+
 
 class SpmvFpgaError(Exception):
     """Base class of every error that this package raises on purpose."""
@@ -119,12 +131,24 @@ class XclbinError(SpmvFpgaError, ValueError):
     def __init__(self, reasons: str | Sequence[str], *, path: str | Path | None = None) -> None:
         self.reasons = (reasons,) if isinstance(reasons, str) else tuple(reasons)
         self.path = None if path is None else str(path)
-        where = "" if path is None else f"{path}: "
+        where = f"{path}: " if path else ""
         super().__init__(where + "; ".join(self.reasons))
 
 
 class DeviceError(SpmvFpgaError, RuntimeError):
-    """No card, the wrong platform, or a card (emulated or real) that failed."""
+    """No card, the wrong platform, or a card (emulated or real) that failed.
+
+    Parameters
+    ----------
+    reason : str
+        What failed and what to do about it.
+    log : str, optional
+        Last lines of the runtime's own log; no part of the message.
+    """
+
+    def __init__(self, reason: str, *, log: str = "") -> None:
+        self.log = log
+        super().__init__(reason)
 
 
 class SensorError(SpmvFpgaError, RuntimeError):

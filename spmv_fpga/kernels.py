@@ -56,6 +56,8 @@ class Argument:
     name: str
     c_type: str
     bundle: str | None = None
+    outstanding: int | None = None
+    """Bursts in flight; the board's own figure where none is given."""
 
     @property
     def is_memory(self) -> bool:

@@ -25,6 +25,7 @@ from . import reference
 from .baselines import MEASURE_S, WARMUP_S, Baseline, baseline_times, open_baseline
 from .boards import Board, load_board
 from .codegen import render_project
+from .design_fit import max_units
 from .errors import (
     DeviceError,
     FormatError,
@@ -41,7 +42,7 @@ from .kernels import load_kernel, load_product_kernel
 from .matrices import Matrix, Progress, open_matrix
 from .metering import Metered, PowerWindow, Source, choose_source, resting_power
 from .roofline.model import Prediction
-from .roofline.predict import predict
+from .roofline.predict import default_x_room, predict
 from .runtime import Card, check_fit, open_device
 from .runtime.environment import card_environment, has_card
 from .runtime.fit import matrix_room
@@ -54,6 +55,8 @@ from .version import __version__
 
 _MAX_ENTRIES = (8 << 30) // 4
 """Values alone fill the memory of the card then."""
+_MAX_PANELS = 256
+"""Columns wider than so many times the room for x are refused: each panel is a round."""
 _DEFAULT_BLOCK, _DEFAULT_SLICE = 16, 16
 MODES = ("auto", "hw", "hw_emu", "sw_emu", "reference")
 _GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
@@ -80,7 +83,8 @@ class RunOptions:
         `auto`, `scalar` or `block`.
     block, slice_size : int or None
         Parameters of the kernel.
-    compute_units : int
+    compute_units : int or str
+        `max` takes as many as fit the board, of each kernel.
     board : str
     mode : str
         One of `MODES`.
@@ -108,7 +112,7 @@ class RunOptions:
     kernel: str = "auto"
     block: int | None = None
     slice_size: int | None = None
-    compute_units: int = 1
+    compute_units: int | str = 1
     board: str = "u50"
     mode: str = "auto"
     xclbin: str | None = None
@@ -138,6 +142,8 @@ class RunResult:
         At most 1 where y is right.
     error : VerificationError or None
         Why y is wrong.
+    rows_not_compared : int
+        Rows of y that hold infinity or NaN where a sum may overflow float32.
     fpga, cpu : dict of str to Figure
     model : Prediction
         What the model says of the same product.
@@ -150,6 +156,10 @@ class RunResult:
     host : dict of str to Figure
         Seconds of the steps on this machine.
     compute_units : int
+    chosen_by : str
+        Who chose kernel and parameter: `user`, `xclbin` or `model`.
+    fpga_steady, cpu_steady : bool or None
+        Whether the times kept one level; None where nothing was timed.
     provenance : dict
     warnings : tuple of str
     """
@@ -160,6 +170,7 @@ class RunResult:
     y: npt.NDArray[np.float32]
     worst_error_over_bound: float
     error: VerificationError | None
+    rows_not_compared: int
     fpga: dict[str, Figure]
     cpu: dict[str, Figure]
     model: Prediction
@@ -170,6 +181,9 @@ class RunResult:
     cpu_threads: int | None
     host: dict[str, Figure]
     compute_units: int
+    chosen_by: str
+    fpga_steady: bool | None
+    cpu_steady: bool | None
     provenance: dict[str, Any]
     warnings: tuple[str, ...]
 
@@ -203,6 +217,7 @@ class _Product:
     figures: dict[str, Figure]
     provenance: dict[str, Any] = field(default_factory=dict)
     power: dict[str, Any] = field(default_factory=dict)
+    is_steady: bool | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -273,15 +288,17 @@ def run(
     board = load_board(options.board)
     _check_parameters(options)
     cpu_source = choose_source(options.power, "cpu")  # first: it may be no source at all
-    given = containers.read(options.xclbin) if options.xclbin else None
+    given = None if options.xclbin is None else containers.read(options.xclbin)
     clock = _Clock()
     step("loading the matrix")
     matrix = clock.time(
         "load_s",
         lambda: open_matrix(options.matrix, options.symmetric, progress),  # type: ignore[arg-type]
     )
+    _check_shape(options, given, matrix, board)
     x = make_x(options.x, matrix.csr.shape[1])
     model = clock.time("predict_s", lambda: _predict(options, given, matrix, board))
+    options = replace(options, compute_units=model.compute_units)
     kernel, parameter = model.workload.kernel, _parameter_of(model)
     load_kernel(kernel).resolve(parameter)
     mode = _choose_mode(options, given, kernel, parameter, board)
@@ -299,6 +316,7 @@ def run(
             product = _card_product(options, fmt, x, info, mode, sources, clock, step)
         step("verifying")
         worst, error = clock.time("verify_s", lambda: _judge(product.y, matrix, x))
+        overflows = _count_overflows(product.y, matrix, x)
         step("multiplying on the CPU")
         cpu = _measure_cpu(baseline, x, options, sources, mode)
     return RunResult(
@@ -308,6 +326,7 @@ def run(
         y=product.y,
         worst_error_over_bound=worst,
         error=error,
+        rows_not_compared=overflows,
         fpga=_with_rates(product.figures, matrix.nnz),
         cpu=_with_rates(cpu.figures, matrix.nnz),
         model=model,
@@ -317,9 +336,35 @@ def run(
         cpu_library=baseline.library if baseline else None,
         cpu_threads=baseline.threads if baseline else None,
         host=clock.figures,
-        compute_units=fmt.compute_units if info else options.compute_units,
+        compute_units=fmt.compute_units if info else int(options.compute_units),
+        chosen_by=_chooser(options, given),
+        fpga_steady=product.is_steady,
+        cpu_steady=cpu.is_steady,
         provenance={**_machine(), **product.provenance, **cpu.provenance},
-        warnings=(*matrix.warnings, *product.warnings, *cpu.warnings),
+        warnings=(
+            *matrix.warnings,
+            *_overflow_warnings(overflows),
+            *product.warnings,
+            *cpu.warnings,
+            *_baseline_warnings(baseline),
+        ),
+    )
+
+
+def _chooser(options: RunOptions, given: containers.XclbinInfo | None) -> str:
+    """Say who chose the kernel."""
+    if options.kernel != "auto":
+        return "user"
+    return "xclbin" if given else "model"
+
+
+def _baseline_warnings(baseline: Baseline | None) -> tuple[str, ...]:
+    """Say so where another library than the best one made the CPU's product."""
+    reason = baseline.facts.get("instead_of_mkl") if baseline else None
+    return (
+        (f"CPU: {baseline.library} in place of oneMKL: {reason}",)
+        if baseline and reason
+        else ()
     )
 
 
@@ -329,6 +374,36 @@ def _check_parameters(options: RunOptions) -> None:
         check_block(options.block)
     if options.slice_size is not None:
         check_slice_size(options.slice_size)
+
+
+def _check_shape(
+    options: RunOptions, given: containers.XclbinInfo | None, matrix: Matrix, board: Board
+) -> None:
+    """Refuse what no format makes fit, before it is looked at for long."""
+    if options.mode == "reference":
+        return
+    rows, cols = matrix.csr.shape
+    units = _units_of(options, given)
+    if isinstance(units, str):  # not known before the model has chosen
+        units = board.num_banks
+    room = (given and given.x_room) or default_x_room(units)
+    if cols > _MAX_PANELS * room:
+        raise FormatError(
+            f"the matrix has {cols} columns, and the kernel has on-chip room for {room} "
+            f"elements of x; at most {_MAX_PANELS} times as many fit; split the matrix."
+        )
+    most = units * board.bank_bytes // np.dtype(np.float32).itemsize
+    if rows > most:
+        raise FormatError(
+            f"the matrix has {rows} rows, and the memory banks of {units} compute unit"
+            f"{'s' * (units > 1)} hold {most} elements of y; take more units, or split the "
+            "matrix."
+        )
+
+
+def _units_of(options: RunOptions, given: containers.XclbinInfo | None) -> int | str:
+    """Return the number of units: an xclbin has those that it was built with."""
+    return max(1, given.compute_units) if given else options.compute_units
 
 
 def _predict(
@@ -351,13 +426,14 @@ def _predict(
         matrix,
         calibration=options.calibration,
         board=board.name,
-        compute_units=options.compute_units,
+        compute_units=_units_of(options, given),
+        max_units=lambda kernel, parameters: max_units(kernel, parameters, board),
         blocks=() if kernel == "scalar" else (block,) if block else _blocks_for(is_free),
         slices=() if kernel == "block" else (slice_size or _DEFAULT_SLICE,),
         clock_hz=options.clock_hz,
     )
-    room = board.bank_bytes * options.compute_units
-    fitting = [c for c in found.candidates if c.workload.bytes <= room]
+    bank = board.bank_bytes
+    fitting = [c for c in found.candidates if c.workload.bytes <= bank * c.compute_units]
     return min(fitting or found.candidates, key=lambda c: c.time_s.value or math.inf)
 
 
@@ -454,7 +530,7 @@ def _choose_xclbin(
         kernel,
         parameter,
         board,
-        compute_units=options.compute_units,
+        compute_units=int(options.compute_units),
         clock_hz=options.clock_hz,
     )
     return containers.read(emulation.build(project).path)
@@ -469,7 +545,7 @@ def _find(
         kernel,
         block=parameter.get("block"),
         slice_size=parameter.get("slice"),
-        compute_units=options.compute_units,
+        compute_units=int(options.compute_units),
     )
 
 
@@ -580,6 +656,7 @@ def _measured_product(
         figures,
         {"launches": len(timing.time_s), "iterations": iterations},
         metered.facts(),
+        not timing.unsteady,
         _warnings("FPGA", timing, metered),
     )
 
@@ -643,6 +720,17 @@ def _judge(
         return reference.compare(y, matrix.csr, x), error
 
 
+def _count_overflows(
+    y: npt.NDArray[np.float32], matrix: Matrix, x: npt.NDArray[np.float32]
+) -> int:
+    """Return how many rows were not compared; only a y that is not finite needs a look."""
+    return 0 if np.isfinite(y).all() else reference.count_overflows(y, matrix.csr, x)
+
+
+def _overflow_warnings(rows: int) -> tuple[str, ...]:
+    return (reference.overflow_note(rows),) if rows else ()
+
+
 def _with_rates(figures: dict[str, Figure], nnz: int) -> dict[str, Figure]:
     return {**figures, "gflops": _gflops(figures["time_s"], nnz)}
 
@@ -677,8 +765,13 @@ def _measure_cpu(
     return _Product(
         y,
         {"time_s": median(timing.time_s.tolist(), "measured"), **metered.figures()},
-        {f"cpu_{key}": value for key, value in baseline.facts.items()},
+        {
+            f"cpu_{key}": value
+            for key, value in baseline.facts.items()
+            if key != "instead_of_mkl"  # a warning says so
+        },
         metered.facts(),
+        not timing.unsteady,
         _warnings("CPU", timing, metered),
     )
 

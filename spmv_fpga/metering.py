@@ -93,6 +93,12 @@ def choose_source(power: str, processor: Processor) -> Source:
 def _fitting(sensor: Sensor, processor: Processor) -> Source:
     if sensor.boundary in _BOUNDARIES[processor]:
         return Source(sensor)
+    if sensor.boundary == "unknown":
+        return Source(
+            None,
+            "the trace does not say what its power flows into; add the header line "
+            "`# boundary: card` to it, or `# boundary: package` for a CPU",
+        )
     return Source(
         None, f"the trace is of boundary {sensor.boundary}, which is not {_NAMES[processor]}"
     )

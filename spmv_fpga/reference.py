@@ -184,6 +184,53 @@ def verify(y: npt.ArrayLike, A: Any, x: npt.ArrayLike) -> float:
     )
 
 
+def count_overflows(y: npt.ArrayLike, A: Any, x: npt.ArrayLike) -> int:
+    """Return how many rows were not compared, since their sum may leave float32.
+
+    These rows hold an infinity or NaN where the exact product is finite: in another order of
+    additions, or with more bits, it would be right.
+
+    Parameters
+    ----------
+    y, A, x
+        As for `verify`.
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_array
+    >>> A = csr_array([[3e38, 3e38, -3e38, -3e38], [1.0, 0.0, 0.0, 0.0]])
+    >>> count_overflows([float("nan"), 1.0], A, [1.0, 1.0, 1.0, 1.0])
+    1
+    """
+    got, wanted = _real_vector(y, "y"), reference(A, x)
+    if got.shape != wanted.expected.shape:
+        return 0
+    return int(np.count_nonzero(_is_overflow(got, wanted) & ~_is_same(got, wanted)))
+
+
+def overflow_note(rows: int) -> str:
+    """Say that rows were not compared.
+
+    >>> overflow_note(1)
+    '1 row may overflow fp32; it was not compared.'
+    """
+    words = (
+        "row may overflow fp32; it was" if rows == 1 else "rows may overflow fp32; they were"
+    )
+    return f"{rows} {words} not compared."
+
+
+def _is_same(got: Float64Array, wanted: Reference) -> npt.NDArray[np.bool_]:
+    expected = wanted.expected
+    is_same: npt.NDArray[np.bool_] = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    return is_same
+
+
+def _is_overflow(got: Float64Array, wanted: Reference) -> npt.NDArray[np.bool_]:
+    is_overflow: npt.NDArray[np.bool_] = wanted.may_overflow & ~np.isfinite(got)
+    return is_overflow
+
+
 def _real_vector(values: npt.ArrayLike, name: str) -> Float64Array:
     """Return values as float64; complex numbers would lose their imaginary part."""
     try:
@@ -200,10 +247,8 @@ def _ratios(got: Float64Array, wanted: Reference) -> Float64Array:
     expected = wanted.expected
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         ratios = np.abs(got - expected) / wanted.bound
-    is_same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-    is_overflow = wanted.may_overflow & ~np.isfinite(got)
     ratios[np.isnan(ratios)] = np.inf
-    ratios[is_same | is_overflow] = 0.0
+    ratios[_is_same(got, wanted) | _is_overflow(got, wanted)] = 0.0
     return ratios
 
 

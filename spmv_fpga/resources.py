@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import platformdirs
@@ -33,3 +34,13 @@ def cache_dir() -> Path:
     """Return the cache folder, `SPMV_FPGA_CACHE` or the platform's; it may not exist yet."""
     chosen = os.environ.get("SPMV_FPGA_CACHE")
     return Path(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("spmv-fpga"))
+
+
+def install_command(extra: str) -> str:
+    """Return the line that adds an extra of this project, `mkl` or `nvml`, to this Python.
+
+    >>> install_command("mkl").endswith("[mkl]'")
+    True
+    """
+    what = f"--editable '{_PACKAGE.parent}" if is_checkout() else "'spmv_fpga"
+    return f"{sys.executable} -m pip install {what}[{extra}]'"

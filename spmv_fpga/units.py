@@ -14,6 +14,7 @@ name (`time_s`, `energy_j`, `clock_hz`, `value_bytes`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
 _SI_PREFIXES = (
     (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""),
@@ -37,6 +38,36 @@ def si(value: float | None, unit: str) -> str:
         if abs(value) >= scale * 0.99995:
             return f"{value / scale:#.4g} {prefix}{unit}"
     return f"{value:.3e} {unit}"
+
+
+def with_bounds(
+    value: float | None, low: float | None, high: float | None, text: Callable[[float], str]
+) -> str:
+    """Write a value and its bounds, which need not lie evenly around it.
+
+    >>> with_bounds(6e-4, 4.51e-4, 9.2e-4, seconds)
+    '600.0 µs (451.0 … 920.0)'
+    >>> with_bounds(6e-4, 4.51e-4, 1.2e-3, seconds)
+    '600.0 µs (451.0 µs … 1.200 ms)'
+    """
+    if value is None:
+        return NOTHING
+    if low is None or high is None:
+        return text(value)
+    written = [text(number) for number in (value, low, high)]
+    numbers, names = zip(*(t.split(" ", 1) for t in written), strict=True)
+    if len(set(names)) == 1:
+        return f"{written[0]} ({numbers[1]} … {numbers[2]})"
+    return f"{written[0]} ({written[1]} … {written[2]})"
+
+
+def count(value: int | None) -> str:
+    """Write a count with commas between the thousands.
+
+    >>> count(1540608)
+    '1,540,608'
+    """
+    return NOTHING if value is None else f"{value:,}"
 
 
 def seconds(value: float | None) -> str:
@@ -84,10 +115,28 @@ def bytes_text(value: int | None) -> str:
     raise AssertionError
 
 
-def percent(fraction: float | None) -> str:
+def ranges(numbers: Iterable[int]) -> str:
+    """Write whole numbers in ascending order, neighbours from three on as a range.
+
+    >>> ranges([1, 2, 4, 5, 6])
+    '1, 2, 4 to 6'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    texts = (
+        f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
+    return ", ".join(texts)
+
+
+def percent(fraction: float | None, digits: int = 1) -> str:
     """Write a fraction as a percentage.
 
-    >>> percent(0.336)
-    '33.6 %'
+    >>> percent(0.336), percent(0.336, 0)
+    ('33.6 %', '34 %')
     """
-    return NOTHING if fraction is None else f"{100 * fraction:.1f} %"
+    return NOTHING if fraction is None else f"{100 * fraction:.{digits}f} %"

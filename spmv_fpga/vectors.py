@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import MatrixError
+from .files import require_file, write_whole
 
 DEFAULT_X = "random:1"
 
@@ -60,6 +59,7 @@ def _random(seed: str, num_cols: int) -> npt.NDArray[np.float32]:
 
 def _from_file(path: Path, num_cols: int) -> npt.NDArray[np.float32]:
     try:
+        require_file(path)
         with path.open("rb") as file:
             x = np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
@@ -80,16 +80,9 @@ def _from_file(path: Path, num_cols: int) -> npt.NDArray[np.float32]:
 
 def save_y(path: str | Path, y: npt.NDArray[np.float32]) -> None:
     """Write y as a `.npy` file under exactly this name, whole or not at all."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            np.save(file, y)
-        temporary.replace(target)
+        write_whole(path, lambda file: np.save(file, y))
     except OSError as error:
         raise MatrixError(
             f"y cannot be written: {error.strerror or error}.", path=path
         ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()

@@ -2,7 +2,7 @@
 // but the memory channel limits it. The paper measured its access roof with such a kernel (section
 // 4.3).
 //
-//   data ─► read_matrix ─► words ─► fold ─► folded ─► write_checksum ─► checksum
+//   data ─► read_words ─► words ─► fold ─► folded ─► write_checksum ─► checksum
 #pragma once
 
 #include "constants.hpp"
@@ -11,7 +11,7 @@
 
 namespace spmv {
 
-constexpr unsigned kWordDepth = 64;
+constexpr unsigned kWordDepth = 32;  // what a LUT holds as a shift register
 
 // Lane by lane exclusive or: one cycle of latency, and no word can be left out unseen.
 inline void fold(hls::stream<word_t>& words, hls::stream<word_t>& folded, unsigned num_words) {
@@ -41,9 +41,9 @@ inline void write_checksum(hls::stream<word_t>& folded, word_t* checksum) {
 // One pass over the buffer. All processes run side by side.
 inline void pass(const word_t* data, word_t* checksum, unsigned num_words) {
   SPMV_DATAFLOW(bandwidth)
-  SPMV_STREAM(word_t, words, kWordDepth);
-  SPMV_STREAM(word_t, folded, 2);
-  SPMV_PROCESS(read_matrix, data, words, num_words);
+  SPMV_STREAM_SRL(word_t, words, kWordDepth);
+  SPMV_STREAM_SRL(word_t, folded, kWordDepth);
+  SPMV_PROCESS(read_words, data, words, num_words);
   SPMV_PROCESS(fold, words, folded, num_words);
   SPMV_PROCESS(write_checksum, folded, checksum);
   SPMV_JOIN();

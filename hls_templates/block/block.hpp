@@ -1,11 +1,11 @@
 // Kernel `block`: y = A·x with A in Blocked ELL, one 512-bit word of values a cycle.
 //
-//                                       ┌─► values ──────────────────────────┐
-//   matrix ─► read_matrix ─► words ─► unpack ─► columns ─► gather_x ─► operands ─► multiply
-//                                       │                    ▲                     │
-//                                       │              x ────┘                  row_sums
-//                                       │                                          ▼
-//                                       └─► marks ──────────────────────────────► deal
+//   x ──────┬─► read_inputs ─┬─► x_words ─────────────────────────► gather_x
+//   matrix ─┘                └─► words ─► unpack ─┬─► columns ──────────┘
+//                                                 ├─► values ─────────────────► multiply
+//                                                 └─► marks ──────────────────► deal
+//
+//   gather_x ─► operands ─► multiply ─► row_sums ─► deal
 //
 //   deal ─┬─► even_sums ─► reduce ─► even_rows ─┬─► collect ─► y_words ─► write_y ─► y
 //         └─► odd_sums ──► reduce ─► odd_rows ──┘
@@ -54,11 +54,23 @@ struct Mark {
 typedef Sums<kRowsPerWord> sums_t;
 typedef Rows<kRowsPerWord> rows_t;
 
-// Depths: what a process may run ahead of the next one. Marks and columns overtake the values by
-// the latency of gather_x, multiply and its adder tree; at P = 4 that is a tile a cycle.
-constexpr unsigned kWordDepth = 64;
-constexpr unsigned kTileDepth = 64;
+// Depths: what a process may run ahead of the next one.
+//
+// A pipeline that waits for input may keep results that it has computed already (pipeline style
+// stp). So where two paths meet again, the longer one must hold more than the other has in flight,
+// or both wait for ever: values must hold the tiles whose operands are still inside gather_x, and
+// marks those whose sums are still inside multiply and its tree. The bounds below are generous:
+// reading URAM takes about 6 cycles, a product and four additions about 40.
+constexpr unsigned kGatherLatency = 16;
+constexpr unsigned kMultiplyLatency = 64;
+constexpr unsigned kWordDepth = 32;  // what a LUT holds as a shift register
+constexpr unsigned kValueDepth = at_least(64, kGatherLatency / kOperandsPerTile * kWordsPerTile);
+constexpr unsigned kTileDepth = 2 * kMultiplyLatency;
 constexpr unsigned kSumDepth = 32;
+
+static_assert(kValueDepth * kOperandsPerTile >= kGatherLatency * kWordsPerTile, "operands would never leave gather_x");
+static_assert(kTileDepth * kWordsPerTile > kMultiplyLatency, "sums would never leave multiply");
+static_assert(kSumDepth >= kGroups, "a strip's rows wait for the other reducer's");
 
 // Tells descriptor words from values. An empty block row takes a cycle and no values.
 inline void unpack(hls::stream<word_t>& words, hls::stream<word_t>& values,
@@ -91,12 +103,12 @@ Unpack:
 
 // Serves the elements of x that a tile needs from a copy on chip: one wide read for a tile, two at
 // P = 32. Up to P = 8 the tile's elements are repeated for every row of a word.
-inline void gather_x(const floats_t* x, hls::stream<std::uint32_t>& columns,
+inline void gather_x(hls::stream<floats_t>& x_words, hls::stream<std::uint32_t>& columns,
                      hls::stream<floats_t>& operands, unsigned num_tiles, unsigned num_x_words) {
-  floats_t x_words[kXWords];
-#pragma HLS bind_storage variable = x_words type = ram_s2p impl = uram
+  floats_t x_copy[kXWords];
+#pragma HLS bind_storage variable = x_copy type = ram_s2p impl = uram
   SPMV_REQUIRE(num_x_words <= kXWords, "x is longer than its room on chip");
-  load_x(x, x_words, num_x_words);
+  fill_x(x_words, x_copy, num_x_words);
 
   std::uint32_t column = 0;
   unsigned part = 0;
@@ -106,7 +118,7 @@ GatherX:
     if (part == 0) column = columns.read();
     const unsigned x_word = column / kTilesPerXWord * kOperandsPerTile + part;
     SPMV_REQUIRE(x_word < num_x_words + kOperandsPerTile, "a tile lies beyond the end of x");
-    const floats_t word = x_words[x_word];
+    const floats_t word = x_copy[x_word];
     const unsigned tile_in_word = column % kTilesPerXWord;
     floats_t operand;
   SelectLanes:
@@ -202,21 +214,22 @@ inline void product(const word_t* matrix, const floats_t* x, floats_t* y, unsign
                     unsigned num_block_rows, unsigned num_even, unsigned num_odd,
                     unsigned num_x_words, unsigned num_y_words) {
   SPMV_DATAFLOW(block)
-  SPMV_STREAM(word_t, words, kWordDepth);
-  SPMV_STREAM(word_t, values, kWordDepth);
+  SPMV_STREAM_SRL(floats_t, x_words, kWordDepth);
+  SPMV_STREAM_SRL(word_t, words, kWordDepth);
+  SPMV_STREAM(word_t, values, kValueDepth);
   SPMV_STREAM(std::uint32_t, columns, kTileDepth);
   SPMV_STREAM(Mark, marks, kTileDepth);
-  SPMV_STREAM(floats_t, operands, kTileDepth);
+  SPMV_STREAM_SRL(floats_t, operands, kWordDepth);
   SPMV_STREAM(rows_t, row_sums, kSumDepth);
   SPMV_STREAM(sums_t, even_sums, kSumDepth);
   SPMV_STREAM(sums_t, odd_sums, kSumDepth);
   SPMV_STREAM(rows_t, even_rows, kSumDepth);
   SPMV_STREAM(rows_t, odd_rows, kSumDepth);
-  SPMV_STREAM(floats_t, y_words, kWordDepth);
+  SPMV_STREAM_SRL(floats_t, y_words, kWordDepth);
 
-  SPMV_PROCESS(read_matrix, matrix, words, num_words);
+  SPMV_PROCESS(read_inputs, x, matrix, x_words, words, num_x_words, num_words);
   SPMV_PROCESS(unpack, words, values, columns, marks, num_words, num_empty);
-  SPMV_PROCESS(gather_x, x, columns, operands, num_tiles, num_x_words);
+  SPMV_PROCESS(gather_x, x_words, columns, operands, num_tiles, num_x_words);
   SPMV_PROCESS(multiply, values, operands, row_sums, num_value_words);
   SPMV_PROCESS(deal, row_sums, marks, even_sums, odd_sums, num_value_words, num_empty);
   SPMV_PROCESS(reduce_block_rows, even_sums, even_rows, num_even);

@@ -5,8 +5,23 @@
 
 namespace spmv {
 
-// The matrix stream, word by word.
-inline void read_matrix(const word_t* matrix, hls::stream<word_t>& words, unsigned num_words) {
+inline void read_words(const word_t* port, hls::stream<word_t>& words, unsigned num_words) {
+ReadWords:
+  for (unsigned i = 0; i < num_words; ++i) {
+#pragma HLS pipeline II = 1
+    words.write(load(port, i));
+  }
+}
+
+// All that a unit reads: x first, for nothing can be multiplied before it is on the chip, then the
+// matrix stream. One process, so that both may also come through one port (link.cfg decides).
+inline void read_inputs(const floats_t* x, const word_t* matrix, hls::stream<floats_t>& x_words,
+                        hls::stream<word_t>& words, unsigned num_x_words, unsigned num_words) {
+ReadX:
+  for (unsigned i = 0; i < num_x_words; ++i) {
+#pragma HLS pipeline II = 1
+    x_words.write(load(x, i));
+  }
 ReadMatrix:
   for (unsigned i = 0; i < num_words; ++i) {
 #pragma HLS pipeline II = 1
@@ -15,12 +30,12 @@ ReadMatrix:
 }
 
 // Fills the on-chip copy of x; one word of 16 elements a cycle.
-inline void load_x(const floats_t* x, floats_t* x_words, unsigned num_x_words) {
+inline void fill_x(hls::stream<floats_t>& x_words, floats_t* x_copy, unsigned num_x_words) {
 #pragma HLS inline
-LoadX:
+FillX:
   for (unsigned i = 0; i < num_x_words; ++i) {
 #pragma HLS pipeline II = 1
-    x_words[i] = load(x, i);
+    x_copy[i] = x_words.read();
   }
 }
 

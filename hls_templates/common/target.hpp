@@ -24,6 +24,12 @@
   static hls::stream<type> name(#name);       \
   SPMV_PRAGMA(HLS stream variable = name depth = stream_depth)
 
+// One held in shift registers, 32 words in a LUT for every bit: HLS would take eight block RAMs
+// for a FIFO of 512 bits, however short.
+#define SPMV_STREAM_SRL(type, name, stream_depth) \
+  SPMV_STREAM(type, name, stream_depth)           \
+  SPMV_PRAGMA(HLS bind_storage variable = name type = fifo impl = srl)
+
 #define SPMV_PROCESS(function, ...) function(__VA_ARGS__)
 
 // What must hold for every matrix that the host packs; hardware has no way to say that it does not.

@@ -34,6 +34,10 @@ inline float product_of(std::uint32_t value_bits, float x) {
   return value_bits == kPadding ? 0.0f : product;
 }
 
+constexpr unsigned at_least(unsigned least, unsigned value) {
+  return value < least ? least : value;
+}
+
 constexpr unsigned words_for(unsigned num_elements) { return (num_elements + kLanes - 1) / kLanes; }
 
 // Sum of the first kCount elements as a balanced tree: log2(kCount) additions deep.

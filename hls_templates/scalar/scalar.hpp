@@ -1,12 +1,12 @@
 // Kernel `scalar`: y = A·x with A in sliced ELL, one slot a cycle.
 //
-//   matrix ─► read_matrix ─► words ─► split ─┬─► value_words ──┐
-//                                            └─► column_words ─┴─► serialise
+//   x ──────┬─► read_inputs ─┬─► x_words ─────────────────────────────► gather_x
+//   matrix ─┘                └─► words ─► split
 //
-//   serialise ─┬─► values ────────────────────────────┐
-//              └─► columns ─► gather_x ─► operands ───┴─► multiply ─► products ─► deal
-//                              ▲
-//                        x ────┘
+//   split ─┬─► value_words ──┬─► serialise ─┬─► columns ─► gather_x
+//          └─► column_words ─┘              └─► values ──► multiply
+//
+//   gather_x ─► operands ─► multiply ─► products ─► deal
 //
 //   deal ─┬─► even_sums ─► reduce ─► even_rows ─┬─► collect ─► y_words ─► write_y ─► y
 //         └─► odd_sums ──► reduce ─► odd_rows ──┘
@@ -47,9 +47,15 @@ struct Product {
 typedef Sums<1> sums_t;
 typedef Rows<1> rows_t;
 
-// Depths: what a process may run ahead of the next one; values wait for gather_x and its memory.
-constexpr unsigned kWordDepth = 16;
+// Depths: what a process may run ahead of the next one. A pipeline that waits for input may keep
+// results that it has computed already (pipeline style stp): values must hold the slots whose
+// operands are still inside gather_x, or both wait for ever.
+constexpr unsigned kGatherLatency = 16;
+constexpr unsigned kWordDepth = 32;  // what a LUT holds as a shift register
 constexpr unsigned kSlotDepth = 32;
+
+static_assert(kSlotDepth > kGatherLatency, "operands would never leave gather_x");
+static_assert(kSlotDepth >= kSlice, "a slice's rows wait for the other reducer's");
 
 // Sends every second word to the columns: serialise then reads each stream once in a cycle.
 inline void split(hls::stream<word_t>& words, hls::stream<word_t>& value_words,
@@ -89,20 +95,19 @@ Serialise:
 }
 
 // Serves one element of x a cycle from a copy on chip.
-inline void gather_x(const floats_t* x, hls::stream<std::uint32_t>& columns,
+inline void gather_x(hls::stream<floats_t>& x_words, hls::stream<std::uint32_t>& columns,
                      hls::stream<Operand>& operands, unsigned num_slots, unsigned num_x_words) {
-  floats_t x_words[kXWords];
-#pragma HLS bind_storage variable = x_words type = ram_s2p impl = uram
+  floats_t x_copy[kXWords];
+#pragma HLS bind_storage variable = x_copy type = ram_s2p impl = uram
   SPMV_REQUIRE(num_x_words <= kXWords, "x is longer than its room on chip");
-  load_x(x, x_words, num_x_words);
+  fill_x(x_words, x_copy, num_x_words);
 GatherX:
   for (unsigned i = 0; i < num_slots; ++i) {
 #pragma HLS pipeline II = 1
     const std::uint32_t index = columns.read();
     const std::uint32_t column = index & kColumnMask;
     SPMV_REQUIRE(column == 0 || column / kLanes < num_x_words, "a slot lies beyond the end of x");
-    const Operand operand = {x_words[column / kLanes][column % kLanes],
-                             (index & kLastInSlice) != 0};
+    const Operand operand = {x_copy[column / kLanes][column % kLanes], (index & kLastInSlice) != 0};
     operands.write(operand);
   }
 }
@@ -157,9 +162,10 @@ inline void product(const word_t* matrix, const floats_t* x, floats_t* y, unsign
                     unsigned num_slots, unsigned num_slices, unsigned num_even, unsigned num_odd,
                     unsigned num_x_words, unsigned num_y_words) {
   SPMV_DATAFLOW(scalar)
-  SPMV_STREAM(word_t, words, kWordDepth);
-  SPMV_STREAM(word_t, value_words, kWordDepth);
-  SPMV_STREAM(word_t, column_words, kWordDepth);
+  SPMV_STREAM_SRL(floats_t, x_words, kWordDepth);
+  SPMV_STREAM_SRL(word_t, words, kWordDepth);
+  SPMV_STREAM_SRL(word_t, value_words, kWordDepth);
+  SPMV_STREAM_SRL(word_t, column_words, kWordDepth);
   SPMV_STREAM(std::uint32_t, values, kSlotDepth);
   SPMV_STREAM(std::uint32_t, columns, kSlotDepth);
   SPMV_STREAM(Operand, operands, kSlotDepth);
@@ -168,12 +174,12 @@ inline void product(const word_t* matrix, const floats_t* x, floats_t* y, unsign
   SPMV_STREAM(sums_t, odd_sums, kSlotDepth);
   SPMV_STREAM(rows_t, even_rows, kSlotDepth);
   SPMV_STREAM(rows_t, odd_rows, kSlotDepth);
-  SPMV_STREAM(floats_t, y_words, kWordDepth);
+  SPMV_STREAM_SRL(floats_t, y_words, kWordDepth);
 
-  SPMV_PROCESS(read_matrix, matrix, words, num_words);
+  SPMV_PROCESS(read_inputs, x, matrix, x_words, words, num_x_words, num_words);
   SPMV_PROCESS(split, words, value_words, column_words, num_words);
   SPMV_PROCESS(serialise, value_words, column_words, values, columns, num_slots);
-  SPMV_PROCESS(gather_x, x, columns, operands, num_slots, num_x_words);
+  SPMV_PROCESS(gather_x, x_words, columns, operands, num_slots, num_x_words);
   SPMV_PROCESS(multiply, values, operands, products, num_slots);
   SPMV_PROCESS(deal, products, even_sums, odd_sums, num_slots);
   SPMV_PROCESS(reduce_slices, even_sums, even_rows, num_even);

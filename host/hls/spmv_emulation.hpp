@@ -17,6 +17,7 @@
 
 #define SPMV_DATAFLOW(name) spmv::emulation::Dataflow spmv_region(#name);
 #define SPMV_STREAM(type, name, stream_depth) hls::stream<type> name(#name, stream_depth)
+#define SPMV_STREAM_SRL(type, name, stream_depth) SPMV_STREAM(type, name, stream_depth)
 #define SPMV_PROCESS(function, ...) spmv_region.spawn(#function, [&] { function(__VA_ARGS__); })
 #define SPMV_REQUIRE(condition, text)                     \
   do {                                                    \

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from ..errors import FormatError, SpmvFpgaError, ToolError, ToolNotFoundError
+from ..resources import install_command
 from .base import Baseline, aligned_zeros
 
 _LIBRARY = "libmkl_rt.so*"
@@ -204,7 +205,7 @@ def _required_library() -> Path:
     if path is None:
         raise ToolNotFoundError(
             "baseline mkl (oneMKL)",
-            'run `pip install "spmv_fpga[mkl]"`, or take --baseline scipy.',
+            f"run `{install_command('mkl')}`, or take --baseline scipy.",
         )
     return path
 

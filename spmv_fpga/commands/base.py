@@ -5,20 +5,29 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from ..errors import SpmvFpgaError
+from ..errors import SpmvFpgaError, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from ..matrices import Progress
+
+MOST_UNITS = "max"
+
+_WIDE = 2000
+"""Columns of a file or a pipe: no cell is folded there."""
+DEFAULT_PARAMETER = 16
+"""Of block and slice."""
+_TRAILING_BLANKS = re.compile(r" +$", re.MULTILINE)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -48,7 +57,7 @@ class Terminal:
         return Console(
             file=file,
             force_terminal=is_terminal or None,
-            width=None if is_terminal else 200,
+            width=None if is_terminal else _WIDE,
             no_color=None if self.color else True,
             highlight=False,
             soft_wrap=True,
@@ -63,7 +72,7 @@ class Terminal:
         console = self.console(sys.stdout, text)
         for renderable in renderables:
             console.print(renderable)
-        write_stdout(text.getvalue())
+        write_stdout(_TRAILING_BLANKS.sub("", text.getvalue()))
 
     def say(self, text: str) -> None:
         """Print a note on stderr, unless it shall be quiet."""
@@ -78,8 +87,11 @@ class Terminal:
         elif self.quiet or not sys.stderr.isatty():
             yield lambda _: None
         else:
+            from rich.text import Text
+
+            # As Text: a step may name a file, and that may hold [brackets].
             with self.console(sys.stderr, sys.stderr).status("") as status:
-                yield lambda text: status.update(f"{text} …")
+                yield lambda text: status.update(Text(f"{text} …"))
 
     @contextmanager
     def download(self) -> Iterator[Progress | None]:
@@ -107,14 +119,35 @@ pass_terminal = click.make_pass_decorator(Terminal, ensure=True)
 
 def output_file(name: str) -> str:
     """Refuse a file that cannot be written before the work is done, not after."""
-    path = Path(name)
+    _check_name(name)
+    path = Path(os.path.realpath(name))  # a link is followed: its target is written
     if path.is_dir():
         raise click.BadParameter(f"{name!r} is a folder; name a file.")
+    if Path(name).exists() and not path.is_file():  # a pipe or a device is written to
+        if not os.access(name, os.W_OK):
+            raise click.BadParameter(f"{name!r} cannot be written; name another.")
+        return name
     if not path.parent.is_dir():
         raise click.BadParameter(f"the folder of {name!r} does not exist; make it.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise click.BadParameter(f"the folder of {name!r} cannot be written; name another.")
     return name
+
+
+def output_folder(name: str) -> str:
+    """Refuse an empty name, which would mean the current folder, and one that cannot be."""
+    _check_name(name)
+    return name
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise click.BadParameter("the name is empty; give one.")
+    try:
+        Path(name).exists()
+    except OSError as error:
+        reason = f"{shortened(name)!r} cannot be a file's name: {error.strerror}."
+        raise click.BadParameter(reason) from None
 
 
 class FiniteRange(click.FloatRange):
@@ -171,6 +204,27 @@ def matrix_options(command: Command) -> Command:
     )(command)
 
 
+class UnitCount(click.IntRange):
+    """A number of compute units, or `max`: as many as fit the board."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the number, or `max`."""
+        return MOST_UNITS if value == MOST_UNITS else super().convert(value, param, context)
+
+
+def number_of_units(
+    asked: int | str, kernel: str, parameters: Mapping[str, int], board: Any
+) -> int:
+    """Return the number that `--cu` asks for, where `max` is as many as fit the board."""
+    from ..design_fit import max_units
+
+    if asked == MOST_UNITS:
+        return max_units(kernel, parameters, board)
+    return int(asked)
+
+
 def kernel_options(kernel_default: str | None) -> Callable[[Command], Command]:
     """Return a decorator that adds the options that name a kernel.
 
@@ -183,20 +237,25 @@ def kernel_options(kernel_default: str | None) -> Callable[[Command], Command]:
     kernel: dict[str, Any] = (
         {"default": kernel_default} if kernel_default else {"required": True}
     )
+    names = {"auto": "auto, block or scalar.", "block": "block or scalar."}
+    every = "block, scalar, or bandwidth, which measures a memory channel."
 
     def add(command: Command) -> Command:
         options = (
             click.option("--kernel", metavar="K", show_default=True, **kernel,
-                         help=("auto, " if has_auto else "") + "block or scalar."),
-            click.option("--block", type=int, default=None if has_auto else 16, metavar="P",
+                         help=names.get(kernel_default or "", every)),
+            click.option("--block", type=int, metavar="P",
+                         default=None if has_auto else DEFAULT_PARAMETER,
                          help="Edge of a tile: 4, 8, 16 (the default) or 32."),
-            click.option("--slice", "slice_size", type=int, default=None if has_auto else 16,
-                         metavar="L", help="Rows of a slice: 4, 8, 16 (the default) or 32."),
-            click.option("--cu", "compute_units", type=int, default=1, show_default=True,
-                         metavar="N", help="Compute units."),
+            click.option("--slice", "slice_size", type=int, metavar="L",
+                         default=None if has_auto else DEFAULT_PARAMETER,
+                         help="Rows of a slice: 4, 8, 16 (the default) or 32."),
+            click.option("--cu", "compute_units", type=UnitCount(min=1), default=1,
+                         show_default=True, metavar="N",
+                         help="Compute units; max: as many as fit the board."),
             click.option("--board", default="u50", show_default=True, metavar="B",
                          help="Board file's name."),
-            click.option("--clock-hz", type=FiniteRange(min=1e6), metavar="F",
+            click.option("--clock-hz", type=FiniteRange(1e6, 1e9), metavar="F",
                          help="Kernel clock; the board's own figure by default."),
         )  # fmt: skip
         for option in reversed(options):
@@ -228,11 +287,11 @@ def deliver(
     json_out: str | None = None,
 ) -> None:
     """Give a result to the user as asked for."""
-    from ..report.documents import to_text, write_whole
+    from ..report.documents import to_text, write_text
 
     text = to_text(document)
     if json_out:
-        write_whole(json_out, text)
+        write_text(json_out, text)
     if as_json:
         write_stdout(text)
     else:
@@ -260,6 +319,18 @@ def kernel_parameter(kernel: str, block: int, slice_size: int) -> dict[str, int]
     chosen = {"block": block, "slice": slice_size}
     own = {parameter.name for parameter in load_kernel(kernel).parameters}
     return {name: value for name, value in chosen.items() if name in own}
+
+
+def note_unused(
+    terminal: Terminal, kernel: str, block: int | None, slice_size: int | None
+) -> None:
+    """Say so where a parameter was set that the kernel does not have."""
+    from ..kernels import load_kernel
+
+    own = {parameter.name for parameter in load_kernel(kernel).parameters}
+    for name, value in (("block", block), ("slice", slice_size)):
+        if name not in own and value not in (None, DEFAULT_PARAMETER):
+            terminal.say(f"note: kernel {kernel} has no {name}; --{name} {value} is not used.")
 
 
 def spread_words(arguments: Sequence[str], options: Sequence[str]) -> list[str]:

@@ -7,13 +7,16 @@ from typing import Any
 
 import click
 
-from ..errors import SpmvFpgaError
+from ..errors import SpmvFpgaError, ToolError
 from .base import (
     Terminal,
     common_options,
     deliver,
     kernel_options,
     kernel_parameter,
+    note_unused,
+    number_of_units,
+    output_folder,
     pass_terminal,
 )
 
@@ -23,6 +26,7 @@ from .base import (
 @click.option(
     "-o",
     "--output",
+    type=output_folder,
     metavar="DIR",
     help="Folder; build/render/<kernel>_p<block>_l<slice>_cu<n> by default.",
 )
@@ -33,14 +37,15 @@ def render(
     kernel: str,
     block: int,
     slice_size: int,
-    compute_units: int,
+    compute_units: int | str,
     board: str,
     clock_hz: float | None,
     output: str | None,
 ) -> None:
     """Write the HLS project: kernel, constants, link.cfg and a Makefile."""
     project = _project(kernel, block, slice_size, compute_units, board, clock_hz)
-    name = f"{kernel}_p{block}_l{slice_size}_cu{compute_units}"
+    note_unused(terminal, kernel, block, slice_size)
+    name = f"{kernel}_p{block}_l{slice_size}_cu{len(project.units)}"
     folder = Path(output) if output else Path("build/render") / name
     try:
         project.write(folder)
@@ -64,7 +69,9 @@ def render(
     metavar="NAME",
     help="Vitis platform; chosen by the version of Vitis by default.",
 )
-@click.option("--build-dir", default="build", show_default=True, metavar="DIR")
+@click.option(
+    "--build-dir", type=output_folder, default="build", show_default=True, metavar="DIR"
+)
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes of v++.")
 @common_options
 @pass_terminal
@@ -73,7 +80,7 @@ def xclbin_command(
     kernel: str,
     block: int,
     slice_size: int,
-    compute_units: int,
+    compute_units: int | str,
     board: str,
     clock_hz: float | None,
     target: str,
@@ -85,6 +92,8 @@ def xclbin_command(
     from ..toolchain import builds
 
     project = _project(kernel, block, slice_size, compute_units, board, clock_hz)
+    note_unused(terminal, kernel, block, slice_size)
+    estimate = _check_room(terminal, project, is_emulated=target == "sw_emu")
     with terminal.steps() as step:
         built = builds.build(
             project,
@@ -95,13 +104,15 @@ def xclbin_command(
             step=step,
         )
     terminal.say(f"{built.path} {'built' if built.was_built else 'is up to date'}")
+    if target == "hw" and built.was_built:
+        _compare(terminal, estimate, built.path.parent)
 
 
 def _project(
     kernel: str,
     block: int,
     slice_size: int,
-    compute_units: int,
+    compute_units: int | str,
     board: str,
     clock_hz: float | None,
 ) -> Any:
@@ -109,13 +120,40 @@ def _project(
     from ..boards import load_board
     from ..codegen import render_project
 
+    parameters = kernel_parameter(kernel, block, slice_size)
+    card = load_board(board)
     return render_project(
         kernel,
-        kernel_parameter(kernel, block, slice_size),
-        load_board(board),
-        compute_units=compute_units,
+        parameters,
+        card,
+        compute_units=number_of_units(compute_units, kernel, parameters, card),
         clock_hz=clock_hz,
     )
+
+
+def _check_room(terminal: Terminal, project: Any, *, is_emulated: bool) -> Any:
+    """Refuse hours of build for what does not fit the board; emulation has room for all."""
+    from ..design_fit import fit
+
+    report = fit(project.kernel.name, project.parameters, project.board, len(project.units))
+    if is_emulated and report.refusal:
+        terminal.say(f"warning: for the card itself, {report.refusal}")
+    elif not is_emulated:
+        report.check()
+    return report
+
+
+def _compare(terminal: Terminal, estimate: Any, folder: Path) -> None:
+    """Show the estimate beside what v++ reports of the build."""
+    from ..report.fit import comparison_tables
+    from ..toolchain.reports import compare, read_reports
+
+    try:
+        found = read_reports(folder)
+    except ToolError as error:  # the xclbin is good without them
+        terminal.say(f"note: the estimate is not compared: {error}")
+        return
+    terminal.show(comparison_tables(compare(estimate, found), found))
 
 
 @click.command()

@@ -22,13 +22,13 @@ def matrices_list(terminal: Terminal, pattern: str | None) -> None:
     """List the paper's matrices, or those of the collection whose name holds PATTERN."""
     from ..matrices import list_suite, search
     from ..matrices.collection import find_archive
-    from ..report.tables import index_table, suite_table
+    from ..report.tables import index_table, suite_tables
 
     if pattern:
         terminal.show([index_table(search(pattern))])
         return
     names = [f"{entry.group}/{entry.name}" for entry in list_suite()]
-    terminal.show([suite_table(list_suite(), {name for name in names if find_archive(name)})])
+    terminal.show(suite_tables(list_suite(), {name for name in names if find_archive(name)}))
 
 
 @matrices_group.command("fetch")

@@ -21,10 +21,26 @@ def doctor(terminal: Terminal) -> None:
     from ..report.tables import findings_table
     from ..runtime.environment import check_installation
 
-    findings = check_installation() + _power_findings()
+    findings = [*check_installation(), _baseline_finding(), *_power_findings()]
     terminal.show([findings_table(findings)])
     if missing := [f.name for f in findings if f.is_needed and not f.ok]:
         raise SpmvFpgaError(f"the main job cannot run here; missing: {', '.join(missing)}.")
+
+
+def _baseline_finding() -> Finding:
+    """Return whether the CPU's product is that of oneMKL."""
+    from ..baselines.mkl import find_library
+    from ..resources import install_command
+    from ..runtime.environment import Finding
+
+    library = find_library()
+    return Finding(
+        "oneMKL",
+        library is not None,
+        str(library or "not installed; the CPU line is SciPy's"),
+        "" if library else f"run `{install_command('mkl')}`",
+        is_needed=False,
+    )
 
 
 def _power_findings() -> list[Finding]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import SensorError
+from ..json_files import read_json
 from .base import (
     FiniteRange,
     Terminal,
@@ -45,7 +44,7 @@ def energy_group() -> None:
 @click.option(
     "--cadence",
     "cadence_s",
-    type=FiniteRange(min=0, min_open=True),
+    type=FiniteRange(min=1e-4, max=3600),
     default=0.02,
     show_default=True,
     metavar="S",
@@ -54,7 +53,7 @@ def energy_group() -> None:
 @click.option(
     "--idle",
     "idle_s",
-    type=FiniteRange(min=0),
+    type=FiniteRange(min=0, max=86400),
     default=0.0,
     show_default=True,
     metavar="S",
@@ -96,11 +95,12 @@ def record_command(
         idle_s=idle_s,
         stdout=_STDERR if as_json else None,  # stdout holds the document and nothing else
     )
+    # Before all else: a run of hours is not to be lost to what comes of its figures.
     if output:
         write_trace(output, recording.trace)
     if regions_out:
         write_regions(regions_out, recording.regions)
-    attribution = recording.attribution
+    attribution = recording.attribution()
     deliver(
         terminal, attribution.to_json(), attribution_tables(attribution),
         as_json=as_json, json_out=json_out,
@@ -185,16 +185,7 @@ def _figures(path: str, region: str | None) -> RunFigures:
     from ..power.comparison import RunFigures
 
     try:
-        return RunFigures.from_document(_document(path), region)
+        return RunFigures.from_document(read_json(path, SensorError), region)
     except SensorError as error:
         reason = str(error)
         raise SensorError(reason if path in reason else f"{path}: {reason}") from None
-
-
-def _document(path: str) -> Any:
-    try:
-        return json.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise SensorError(f"{path}: cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise SensorError(f"{path}: is no JSON document ({error}).") from None

@@ -7,25 +7,15 @@ from typing import Any
 import click
 
 from .base import (
+    MOST_UNITS,
     Terminal,
+    UnitCount,
     common_options,
     deliver,
     json_options,
     kernel_parameter,
     pass_terminal,
 )
-
-MAX = "max"
-
-
-class UnitCount(click.IntRange):
-    """A number of compute units, or `max`: as many as fit the board."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, context: click.Context | None
-    ) -> Any:
-        """Return the number, or `max`."""
-        return MAX if value == MAX else super().convert(value, param, context)
 
 
 @click.command("fit")
@@ -90,7 +80,7 @@ def fit_command(
     parameters = kernel_parameter(kernel, block, slice_size)
     card = load_board(board)
     most = _most(kernel, parameters, card)
-    asked = (most or 1) if compute_units == MAX else int(compute_units)
+    asked = (most or 1) if compute_units == MOST_UNITS else int(compute_units)
     report = fit(kernel, parameters, card, asked)
     document = {**report.to_json(), "max_units": most}
     tables = fit_tables(report, most)

@@ -17,6 +17,7 @@ from .base import (
     kernel_options,
     kernel_parameter,
     matrix_options,
+    note_unused,
     output_file,
     pass_terminal,
 )
@@ -101,6 +102,7 @@ def run_command(
 
     with terminal.download() as progress, terminal.steps() as step:
         result = run(RunOptions(x=x_spec, **options), progress=progress, step=step)
+    note_unused(terminal, result.format.kernel, options["block"], options["slice_size"])
     if y_out:
         save_y(y_out, result.y)
     document = run_document(result)
@@ -133,21 +135,38 @@ def run_command(
     metavar="X",
     help="index, ones or random[:SEED].",
 )
+@json_options
 @common_options
 @pass_terminal
 def verify_command(
-    terminal: Terminal, places: Sequence[str], kernel: str, mode: str, x_spec: str
+    terminal: Terminal,
+    /,
+    places: Sequence[str],
+    kernel: str,
+    mode: str,
+    x_spec: str,
+    as_json: bool,
+    json_out: str | None,
 ) -> None:
-    """Multiply every matrix of a folder with every kernel, and verify each product."""
-    from ..report.tables import sweep_line
-    from ..sweep import kernel_variants, matrix_files, sweep
+    """Multiply every matrix of a folder with every kernel, and verify each product.
+
+    A file that is no usable matrix is named once, and is no failure. Exit status: 0 where
+    all products are right, 1 where one is wrong, 2 where there was nothing to multiply.
+    """
+    from ..report.documents import sweep_document
+    from ..report.tables import SWEEP_HEADING, sweep_line
+    from ..sweep import SweepLine, kernel_variants, matrix_files, sweep
 
     counts = {"verified": 0, "wrong": 0, "refused": 0}
+    lines: list[SweepLine] = []
     for line in sweep(matrix_files(places), kernel_variants(kernel), mode=mode, x=x_spec):
+        if not as_json:
+            terminal.show([sweep_line(line)] if lines else [SWEEP_HEADING, sweep_line(line)])
         counts[line.outcome] += 1
-        terminal.show([sweep_line(line)])
+        lines.append(line)
     summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    terminal.show([summary])
+    document = sweep_document(lines, counts)
+    deliver(terminal, document, [summary], as_json=as_json, json_out=json_out)
     if counts["wrong"]:
         raise VerificationError(f"{counts['wrong']} products are wrong.")
     if not counts["verified"]:
@@ -183,7 +202,7 @@ def convert(
     from ..kernels import load_product_kernel
     from ..matrices import open_matrix
     from ..report.documents import stats_document
-    from ..report.tables import stats_table
+    from ..report.tables import stats_tables
 
     if not stats and not output:
         raise click.UsageError("give -o FILE.npz to save the matrix, or --stats to count.")
@@ -191,13 +210,19 @@ def convert(
         raise click.UsageError("--json and --json-out print what --stats counts; give --stats.")
     parameter = kernel_parameter(kernel, block, slice_size)
     spec = load_product_kernel(kernel)
+    note_unused(terminal, kernel, block, slice_size)
     with terminal.download() as progress:
         loaded = open_matrix(matrix, symmetric, progress)
     if output:
         fmt = FORMATS[spec.format].convert(loaded.csr, parameter)
         save_format(output, fmt)
         terminal.say(f"wrote {output}: {fmt!r}")
+        if not output.endswith(".npz"):
+            terminal.say(
+                "note: it is a NumPy .npz file; --matrix needs that ending to read it."
+            )
     if stats:
         counts = format_stats(loaded.csr)
         document = stats_document(loaded, counts)
-        deliver(terminal, document, [stats_table(counts)], as_json=as_json, json_out=json_out)
+        tables = stats_tables(loaded, counts)
+        deliver(terminal, document, tables, as_json=as_json, json_out=json_out)

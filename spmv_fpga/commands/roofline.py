@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ..errors import SpmvFpgaError
+from ..json_files import read_json
 from .base import (
     FiniteRange,
     Terminal,
@@ -18,6 +17,7 @@ from .base import (
     json_options,
     matrix_options,
     output_file,
+    output_folder,
     pass_terminal,
     spread_words,
 )
@@ -25,23 +25,18 @@ from .base import (
 PICTURE_ENDINGS = (".svg", ".png", ".pdf")
 
 
-class UnitsType(click.ParamType):
-    """A number of compute units, several with commas, `all` or `max`."""
-
-    name = "units"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | tuple[int, ...]:
-        """Return the numbers, or the word."""
-        if isinstance(value, tuple) or value in ("all", "max"):
-            return value  # type: ignore[no-any-return]
-        numbers = str(value).split(",")
-        if not all(text.strip().isdecimal() and int(text) > 0 for text in numbers):
-            self.fail(
-                f"{value!r} is no number of units; give N, N,N,…, 'all' or 'max'.", param, ctx
-            )
-        return tuple(int(text) for text in numbers)
+def _units(
+    _context: click.Context, _parameter: click.Parameter, text: str
+) -> str | tuple[int, ...]:
+    """Return the numbers of compute units of `N` or `N,N,…`, or the word `all` or `max`."""
+    if text in ("all", "max"):
+        return text
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise click.BadParameter(
+            f"{text!r} is no number of units; give N, several as 1,4,16, 'all' or 'max'."
+        )
+    return tuple(map(int, numbers))
 
 
 def most_units(board: str) -> Callable[[str, Mapping[str, int]], int]:
@@ -60,11 +55,11 @@ def model_options(command: Any) -> Any:
                      help="u50 (this project's kernels), paper (the paper's), or a file."),
         click.option("--board", default="u50", show_default=True, metavar="B",
                      help="Board file's name."),
-        click.option("--cu", "compute_units", type=UnitsType(), default="1",
+        click.option("--cu", "compute_units", callback=_units, default="1",
                      show_default=True, metavar="N",
                      help="Compute units: N, several as 1,4,16, max (the most that fit), or "
                      "all up to them."),
-        click.option("--clock-hz", type=FiniteRange(min=1e6), metavar="F",
+        click.option("--clock-hz", type=FiniteRange(1e6, 1e9), metavar="F",
                      help="Kernel clock; the calibration's own by default."),
     )  # fmt: skip
     for option in reversed(options):
@@ -109,12 +104,12 @@ def predict_command(
 
 
 class RooflineGroup(click.Group):
-    """A command with sub-commands whose `--matrix` and `--results` take many words."""
+    """A command with sub-commands whose options for many things take many words."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         """Give each word its option back."""
         if not arguments or arguments[0] not in self.commands:
-            arguments = spread_words(arguments, ("--matrix", "--results"))
+            arguments = spread_words(arguments, ("--matrix", "--results", "--block"))
         return super().parse_args(context, arguments)
 
 
@@ -138,8 +133,8 @@ class RooflineGroup(click.Group):
     "blocks",
     type=int,
     multiple=True,
-    metavar="P",
-    help="Edges of tiles to draw; 16 by default; repeat the option.",
+    metavar="P…",
+    help="Edges of tiles to draw; 16 by default.",
 )
 @click.option(
     "--slice",
@@ -181,8 +176,13 @@ def roofline_group(
         return
     if not matrices and not results:
         raise click.UsageError("name matrices with --matrix M…, or results with --results.")
-    if not output or not output.endswith(PICTURE_ENDINGS):
+    if not output:
         raise click.UsageError(f"name a picture with -o FILE ({', '.join(PICTURE_ENDINGS)}).")
+    if not output.endswith(PICTURE_ENDINGS):
+        raise click.UsageError(
+            f"{output!r} has no ending of a picture that is known; they are "
+            f"{', '.join(PICTURE_ENDINGS)}."
+        )
     from ..boards import load_board
     from ..roofline import canvas
     from ..roofline.calibration import load_calibration
@@ -211,7 +211,7 @@ def roofline_group(
         for candidate in found.candidates:
             points += model_points(found.matrix.name, candidate, block_max=len(matrices) < 4)
     for path in results:
-        if point := run_point(_document(path), known):
+        if point := run_point(read_json(path), known):
             points.append(point)
         else:
             terminal.say(f"{path}: has no time of a card, and is not drawn")
@@ -254,14 +254,16 @@ def calibrate_command(
     from ..report.roofline import calibration_tables
     from ..roofline.own_runs import calibrate
 
-    known = calibrate([_document(path) for path in results], base=base, name=name)
+    known = calibrate([read_json(path) for path in results], base=base, name=name)
     known.save(output)
     terminal.show(calibration_tables(known))
     terminal.say(f"wrote {output}")
 
 
 @click.command("paper")
-@click.option("-o", "--output", metavar="DIR", help="Write the page and its figures.")
+@click.option(
+    "-o", "--output", type=output_folder, metavar="DIR", help="Write the page and its figures."
+)
 @click.option("--tables", metavar="FILE.csv", help="Other published figures, same columns.")
 @click.option("--matrices", metavar="DIR", help="Folder with real matrices; else the cache.")
 @click.option(
@@ -306,15 +308,6 @@ def paper_command(
     deliver(terminal, document, shown, as_json=as_json, json_out=json_out)
     if output:
         terminal.say(f"wrote {len(written)} files to {output}; open {written[0]}")
-
-
-def _document(path: str) -> Any:
-    try:
-        return json.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise SpmvFpgaError(f"{path}: cannot be read: {error.strerror}.") from None
-    except ValueError as error:
-        raise SpmvFpgaError(f"{path}: is no JSON document ({error}).") from None
 
 
 @click.command("bandwidth")

@@ -22,6 +22,8 @@ from ..errors import FormatError
 WORD_LANES = 16
 """32-bit lanes of a memory word: a port is 512 bits wide."""
 WORD_BYTES = 4 * WORD_LANES
+STREAM_STEP_BYTES = 2 * WORD_BYTES
+"""A stream is rounded up to this at the most: values and indices may each fill a word."""
 PADDING_BITS = np.uint32(0x8000_0000)
 
 FloatArray = npt.NDArray[np.float32]
@@ -80,8 +82,11 @@ class SparseFormat(ABC):
         """Rows of a strip: what the stream cannot be cut within."""
 
     @abstractmethod
-    def strip_words(self) -> IntArray:
-        """Return the words of values and indices of every strip, shape (strips,), int64."""
+    def strip_bytes(self) -> IntArray:
+        """Return the bytes of every strip in the stream, shape (strips,), int64.
+
+        A stream of several strips has their sum, rounded up as `STREAM_STEP_BYTES` says.
+        """
 
     @abstractmethod
     def take_strips(self, start: int, end: int) -> SparseFormat:

@@ -203,9 +203,10 @@ class BlockedEll(SparseFormat):
         """A strip is a block row."""
         return self.block
 
-    def strip_words(self) -> IntArray:
-        """Return the words of values of every block row."""
-        return self.blocks_per_row * (self.block * self.block // WORD_LANES)
+    def strip_bytes(self) -> IntArray:
+        """Return the bytes of every block row: tiles, and a descriptor at the least."""
+        descriptors = np.maximum(self.blocks_per_row, 1)
+        return 4 * (self.blocks_per_row * self.block**2 + descriptors)
 
     def take_strips(self, start: int, end: int) -> BlockedEll:
         """Return block rows `start` to `end` as a matrix of their rows."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import zipfile
 import zlib
 from pathlib import Path
@@ -12,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import MatrixError
+from ..files import write_whole
 from .base import PADDING_BITS, SparseFormat
 from .blocked_ell import BLOCK_SIZES, BlockedEll
 from .sliced_ell import SLICE_SIZES, SlicedEll
@@ -37,17 +36,10 @@ def save_format(path: str | Path, fmt: SparseFormat) -> None:
         "nnz": np.array(fmt.nnz, np.int64),
         "parameters": np.array(list(fmt.parameters.values()), np.int64),
     }
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            np.savez(file, allow_pickle=False, **facts, **arrays)
-        temporary.replace(target)
+        write_whole(path, lambda file: np.savez(file, allow_pickle=False, **facts, **arrays))
     except OSError as error:
-        raise MatrixError(f"cannot be written: {error.strerror}.", path=path) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+        raise MatrixError(f"cannot be written: {error.strerror or error}.", path=path) from None
 
 
 def is_format_file(path: str | Path) -> bool:

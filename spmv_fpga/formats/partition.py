@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from ..errors import FormatError
-from .base import WORD_BYTES, WORD_LANES, FloatArray, IntArray, SparseFormat, density
+from .base import STREAM_STEP_BYTES, FloatArray, IntArray, SparseFormat, density
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +157,9 @@ class Partition:
         vector = np.asarray(x)
         y = np.zeros(self.shape[0], np.float32)
         for part in self.parts:
-            y[part.row_start : part.row_end] += part.fmt.spmv(
-                vector[part.col_start : part.col_end]
-            )
+            product = part.fmt.spmv(vector[part.col_start : part.col_end])
+            with np.errstate(invalid="ignore", over="ignore"):
+                y[part.row_start : part.row_end] += product
         return y
 
 
@@ -232,22 +232,25 @@ def _cut_rows(
     first_round: int,
 ) -> list[Part]:
     """Cut strips into runs for the units, and into more rounds where a run is too large."""
-    words = fmt.strip_words()
+    sizes = fmt.strip_bytes()
+    room = int(sizes.sum())
+    if bank_bytes is not None:
+        room = max(0, bank_bytes // STREAM_STEP_BYTES * STREAM_STEP_BYTES)
+    if (largest := int(sizes.max(initial=0))) > room:
+        raise FormatError(
+            f"{fmt.strip_height} rows of the matrix need {largest} bytes, and a memory bank "
+            f"has room for {room}; take another kernel or a smaller block."
+        )
     num_rounds = 1
     while True:
-        bounds = balanced_bounds(words, compute_units * num_rounds)
-        largest = max((_stream_bytes(words[a:b]) for a, b in bounds), default=0)
-        if bank_bytes is None or largest <= bank_bytes:
+        bounds = balanced_bounds(sizes, compute_units * num_rounds)
+        largest = max(int(sizes[a:b].sum()) for a, b in bounds)
+        if largest <= room:
             break
-        if compute_units * num_rounds >= len(words):
-            raise FormatError(
-                f"{fmt.strip_height} rows of the matrix need {largest} bytes, and a memory "
-                f"bank has {bank_bytes}; take another kernel or a smaller block."
-            )
-        num_rounds = max(num_rounds + 1, -(-num_rounds * largest // bank_bytes))
+        num_rounds = max(num_rounds + 1, -(-num_rounds * largest // room))
     return [
         Part(
-            fmt if b - a == len(words) else fmt.take_strips(a, b),
+            fmt if b - a == len(sizes) else fmt.take_strips(a, b),
             a * fmt.strip_height,
             min(b * fmt.strip_height, fmt.shape[0]),
             *columns,
@@ -259,34 +262,60 @@ def _cut_rows(
     ]
 
 
-def _stream_bytes(words: IntArray) -> int:
-    """Return no less than the bytes of a stream: descriptors add 1 word to 16 tiles at most."""
-    num_words = int(words.sum())
-    return WORD_BYTES * (num_words + -(-(num_words + len(words)) // WORD_LANES))
-
-
 def balanced_bounds(costs: IntArray, num_shares: int) -> list[tuple[int, int]]:
-    """Cut a sequence into contiguous runs of nearly equal cost.
+    """Cut a sequence into contiguous runs, the largest of which costs as little as can be.
 
     Parameters
     ----------
     costs : ndarray, shape (k,), int
+        None below 0.
     num_shares : int
 
     Returns
     -------
     list of (int, int)
-        Start and end of each run; runs may be empty.
+        Start and end of each run; runs may be empty. Each cut is as near to even shares as
+        the largest share allows.
 
     Examples
     --------
     >>> balanced_bounds(np.array([1, 1, 1, 1, 4, 1]), 3)
-    [(0, 3), (3, 5), (5, 6)]
+    [(0, 4), (4, 5), (5, 6)]
     """
     total = np.concatenate(([0], np.cumsum(costs, dtype=np.int64)))
-    targets = total[-1] * np.arange(1, num_shares) / num_shares
-    after = np.searchsorted(total, targets)
-    before = np.maximum(after - 1, 0)
-    nearest = np.where(targets - total[before] < total[after] - targets, before, after)
-    cuts = np.concatenate(([0], np.maximum.accumulate(nearest), [len(costs)])).tolist()
+    limit = _smallest_limit(total, num_shares)
+    # Where each run must end at the earliest, so that those behind it can take the rest.
+    earliest = [len(costs)]
+    for _ in range(num_shares - 1):
+        earliest.append(int(np.searchsorted(total, total[earliest[-1]] - limit)))
+    cuts = [0]
+    for number, least in enumerate(reversed(earliest), 1):
+        wanted = _nearest(total, total[-1] * number / num_shares)
+        cuts.append(min(max(wanted, least), _reach(total, cuts[-1], limit)))
     return list(pairwise(cuts))
+
+
+def _smallest_limit(total: IntArray, num_shares: int) -> int:
+    """Return the smallest cost that suffices for the largest run, by bisection."""
+    largest = int(np.diff(total).max(initial=0))
+    mean = -(-int(total[-1]) // num_shares)
+    low, high = max(largest, mean), mean + largest
+    while low < high:
+        middle = (low + high) // 2
+        end = 0
+        for _ in range(num_shares):
+            end = _reach(total, end, middle)
+        low, high = (low, middle) if end == len(total) - 1 else (middle + 1, high)
+    return low
+
+
+def _reach(total: IntArray, start: int, limit: int) -> int:
+    """Return the farthest end of a run that costs no more than the limit."""
+    return int(np.searchsorted(total, total[start] + limit, side="right")) - 1
+
+
+def _nearest(total: IntArray, target: float) -> int:
+    """Return the cut whose running total is nearest to the target."""
+    after = int(np.searchsorted(total, target))
+    before = max(after - 1, 0)
+    return before if target - total[before] < total[after] - target else after

@@ -199,10 +199,9 @@ class SlicedEll(SparseFormat):
         """A strip is a slice."""
         return self.slice_size
 
-    def strip_words(self) -> IntArray:
-        """Return the words of every slice, two for 16 slots, rounded up."""
-        slots = self.slice_size * np.maximum(self.slice_widths, 1)
-        return 2 * -(-slots // WORD_LANES)
+    def strip_bytes(self) -> IntArray:
+        """Return the bytes of every slice, 8 a slot; an empty one has a slot-column."""
+        return 8 * self.slice_size * np.maximum(self.slice_widths, 1)
 
     def take_strips(self, start: int, end: int) -> SlicedEll:
         """Return slices `start` to `end` as a matrix of their rows."""

@@ -144,9 +144,9 @@ def _index_for(name: str) -> list[IndexRow]:
         return read_index()
     except MatrixError as error:
         reason = (
-            f"no file, no matrix of the paper and nothing in the cache has this name, and the "
-            f"collection's index is not at hand: {error.reason} "
-            f"With Group/Name the index is not needed; {near_names(name)}"
+            f"there is no such file, and no matrix of the paper or of the cache has this name; "
+            f"{near_names(name)} The collection's index is not at hand: {error.reason} With "
+            "Group/Name it is not needed."
         )
         raise MatrixError(reason, path=name) from error
 
@@ -190,9 +190,10 @@ def replace_broken(
 def _download_archive(full_name: str, progress: Progress | None) -> Path:
     url, target = archive_url(full_name), archive_target(full_name)
     if is_offline():
+        twin = f", or {hint}" if (hint := _twin_hint(full_name)) else ""
         raise MatrixError(
-            f"the matrix is not on this machine and SPMV_FPGA_OFFLINE is set; put {url} "
-            f"at {target} by hand{_twin_hint(full_name)}.",
+            f"there is neither a file of this name nor the matrix on this machine, and "
+            f"SPMV_FPGA_OFFLINE is set; put {url} at {target} by hand{twin}.",
             path=full_name,
         )
     try:
@@ -201,12 +202,13 @@ def _download_archive(full_name: str, progress: Progress | None) -> Path:
         near = (
             f" If the name is wrong: {near_names(full_name)}" if "404" in error.reason else ""
         )
-        raise MatrixError(f"{error}{near}", path=full_name) from error
+        twin = f" Or {hint}." if (hint := _twin_hint(full_name)) else ""
+        raise MatrixError(f"{error}{near}{twin}", path=full_name) from error
 
 
 def _twin_hint(full_name: str) -> str:
     entry = find_in_suite(full_name)
-    return f", or take its synthetic twin, twin:{entry.short}" if entry else ""
+    return f"take its synthetic twin, twin:{entry.short}" if entry else ""
 
 
 def search(pattern: str) -> list[IndexRow]:

@@ -13,9 +13,10 @@ from scipy.io.matlab import MatReadError
 from scipy.sparse import coo_array, csr_array, issparse, load_npz
 
 from ..errors import MatrixError
+from ..files import require_file
 from .archives import ArchiveSource, matrix_name
 from .market import MarketSource, read_market
-from .model import Matrix, Symmetric, as_float32
+from .model import Matrix, Symmetric, as_float32, check_size
 
 #: Suffixes that make a name a path, whether the file exists or not.
 SUFFIXES = (".mtx", ".mtx.gz", ".mtx.bz2", ".tar.gz", ".tgz", ".mat", ".npz")
@@ -65,6 +66,7 @@ def check_file(path: Path) -> None:
     try:
         if path.is_dir():
             raise MatrixError("this is a folder; give a matrix file.", path=path)
+        require_file(path)
         with path.open("rb") as file:
             start = file.read(14)
     except OSError as error:
@@ -76,21 +78,27 @@ def check_file(path: Path) -> None:
 
 
 def _read_mat(path: Path) -> csr_array:
-    """Read ``Problem.A`` of the collection, with the explicit zeros of ``Problem.Zeros``."""
+    """Read ``Problem.A`` of the collection, with ``Problem.Zeros``, or the only sparse one."""
     try:
-        names = [name for name, _, _ in whosmat(path)]
-        found = loadmat(path, variable_names=["Problem"])
+        kinds = {name: kind for name, _, kind in whosmat(path)}
+        sparse = [name for name, kind in kinds.items() if kind == "sparse"]
+        found = loadmat(path, variable_names=["Problem", *(sparse if len(sparse) == 1 else ())])
     except NotImplementedError as error:
         reason = "MATLAB 7.3 files are not supported; save it with -v7 or take the .mtx."
         raise MatrixError(reason, path=path) from error
-    except (MatReadError, ValueError, TypeError, OSError, EOFError, zlib.error) as error:
+    # A file of another kind gives what its first bytes happen to mean.
+    except (MatReadError, ValueError, TypeError, LookupError, AttributeError, OverflowError,
+            MemoryError, OSError, EOFError, zlib.error) as error:  # fmt: skip
         raise MatrixError(f"the MATLAB file cannot be read ({error}).", path=path) from error
+    if len(sparse) == 1 and "Problem" not in found:
+        return _checked(coo_array(found[sparse[0]]), path)
     problem = found.get("Problem")
     fields = (problem.dtype.names or ()) if problem is not None and problem.size else ()
     problem = problem.flat[0] if fields else {}
     if "A" not in fields or not issparse(problem["A"]):
         reason = (
-            f"the file holds {', '.join(names) or 'nothing'}; a sparse Problem.A is needed."
+            f"the file holds {', '.join(kinds) or 'nothing'}; it must hold one sparse matrix, "
+            "or Problem.A as the collection has it: save the one to use alone."
         )
         raise MatrixError(reason, path=path)
     matrix = coo_array(problem["A"])
@@ -117,15 +125,17 @@ def _read_npz(path: Path) -> csr_array:
                 is_converted = _CONVERTED_KEY in arrays.files
             file.seek(0)
             matrix = None if is_converted else load_npz(file)
-    except (zipfile.BadZipFile, zlib.error, ValueError, KeyError, AttributeError, OSError,
-            EOFError) as error:  # fmt: skip
+    except (zipfile.BadZipFile, zlib.error, ValueError, TypeError, LookupError, AttributeError,
+            OverflowError, MemoryError, OSError, EOFError) as error:  # fmt: skip
         reason = f"the file is no whole file of scipy.sparse.save_npz ({error})."
         raise MatrixError(reason, path=path) from error
     if matrix is not None:
         return _checked(matrix, path)
     from ..formats import load_format
 
-    return load_format(path).to_csr()
+    converted = load_format(path)
+    check_size(*converted.shape, path)
+    return converted.to_csr()
 
 
 def _checked(matrix: Any, path: Path) -> csr_array:
@@ -135,6 +145,8 @@ def _checked(matrix: Any, path: Path) -> csr_array:
     if np.issubdtype(matrix.dtype, np.complexfloating):
         reason = "complex values are not supported; give a real matrix."
         raise MatrixError(reason, path=path)
+    rows, cols = matrix.shape
+    check_size(rows, cols, path)
     csr = csr_array(matrix)
     try:
         csr.check_format(full_check=True)

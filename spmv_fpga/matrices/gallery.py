@@ -25,13 +25,11 @@ from numpy.typing import NDArray
 from scipy.sparse import bsr_array, coo_array, csr_array, tril
 
 from ..errors import MatrixError
-from .model import Matrix, Symmetric, as_float32, canonical
+from .model import MAX_ENTRIES, Matrix, Symmetric, as_float32, canonical
 from .options import parse_options, whole_number
 
 #: Changes when any gallery matrix changes, so that cached copies are made anew.
 VERSION = 1
-#: Entries that are refused: with 8 bytes each and as much again to work with, 4 GB.
-MAX_ENTRIES = 1 << 28
 
 _POWERLAW_DEGREE = 8
 

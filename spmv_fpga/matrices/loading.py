@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scipy.sparse import csr_array
 
-from ..errors import MatrixError
+from ..errors import MatrixError, shortened
 from . import gallery, parsed_cache, twins
 from .archives import ArchiveError, ArchiveSource
 from .collection import archive_url, fetch, find_archive, replace_broken, resolve
@@ -91,7 +91,11 @@ def _as_path(spec: str | os.PathLike[str]) -> Path | None:
     if spec.startswith(("gallery:", "twin:")):
         return None
     path = Path(spec).expanduser() if spec.startswith("~/") else Path(spec)
-    return path if looks_like_path(spec) or path.is_file() else None
+    try:
+        return path if looks_like_path(spec) or path.is_file() else None
+    except OSError as error:  # longer than a name can be
+        reason = f"no file can have this name ({error.strerror}); check it."
+        raise MatrixError(reason, path=shortened(spec)) from error
 
 
 def _open_file(path: Path, symmetric: Symmetric) -> Matrix:

@@ -27,8 +27,8 @@ import numpy as np
 from scipy.io import mmread
 from scipy.sparse import csr_array
 
-from ..errors import MatrixError
-from .model import Entries, Symmetric, csr_from_entries
+from ..errors import MatrixError, shortened
+from .model import Entries, Symmetric, check_size, csr_from_entries
 
 #: What the readers of gzip and bzip2 raise on cut or damaged data.
 DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
@@ -114,6 +114,7 @@ def _read_banner(line: bytes, path: str | Path) -> tuple[str, str]:
     def refuse(reason: str) -> NoReturn:
         raise MatrixError(reason, path=path, line=1)
 
+    words = [shortened(word) for word in words]
     if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
         refuse(f"this is no Matrix Market file; its first line must be {_BANNER!r}.")
     layout, field, symmetry = words[2:]
@@ -136,13 +137,14 @@ def _read_banner(line: bytes, path: str | Path) -> tuple[str, str]:
 def _read_size(line: bytes, path: str | Path, number: int) -> tuple[int, int, int]:
     words = line.split()
     if len(words) != 3 or not all(re.fullmatch(rb"\d+", word) for word in words):
-        text = line.decode("latin-1").strip()
+        text = shortened(line.decode("latin-1").strip())
         raise MatrixError(
             f"the size line is {text!r}; it must hold rows, columns and entries.",
             path=path,
             line=number,
         )
-    rows, cols, stored = map(int, words)
+    # Python refuses to read a number of thousands of digits.
+    rows, cols, stored = (int(word.lstrip(b"0")[:20] or b"0") for word in words)
     if max(rows, cols, stored) >= 2**62:
         raise MatrixError(
             "the size line holds a number beyond 62 bits.", path=path, line=number
@@ -218,6 +220,7 @@ def _read_errors(path: Path) -> Iterator[None]:
 def _read(source: MarketSource, symmetric: Symmetric) -> tuple[csr_array, str]:
     with source.open() as stream:
         header = read_header(stream, source.path)
+        check_size(header.rows, header.cols, source.path)
         entries = _read_plain(stream, header)
     if entries is None:
         entries = _read_lines_again(source)
@@ -385,21 +388,25 @@ def _fields_message(num_fields: int, header: Header, num_found: int, is_last: bo
 
 
 def _index(field: bytes, what: str, limit: int) -> int:
+    text = shortened(field.decode("latin-1"))
     if not _INTEGER.fullmatch(field):
-        raise _BadLineError(f"{what} index {field.decode('latin-1')!r} is no whole number.")
-    index = int(field)
+        raise _BadLineError(f"{what} index {text!r} is no whole number.")
+    # Python refuses to read a number of thousands of digits.
+    index = int(field) if len(field) <= 1000 else 0
     if not 1 <= index <= limit:
-        raise _BadLineError(f"{what} index {index} is outside 1 to {limit}.")
+        raise _BadLineError(f"{what} index {text} is outside 1 to {limit}.")
     return index - 1
 
 
 def _value(field: bytes) -> float:
     text = field.decode("latin-1")
     if not _NUMBER.fullmatch(field):
-        raise _BadLineError(f"value {text!r} is no finite number.")
+        raise _BadLineError(f"value {shortened(text)!r} is no finite number.")
     value = float(text.lower().replace("d", "e"))
     if abs(value) >= _FLOAT32_LIMIT:
-        raise _BadLineError(f"value {text} is beyond float32 (3.4e38); scale the matrix.")
+        raise _BadLineError(
+            f"value {shortened(text)} is beyond float32 (3.4e38); scale the matrix."
+        )
     return value
 
 

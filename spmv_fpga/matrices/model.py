@@ -8,6 +8,7 @@ they fit.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -17,6 +18,13 @@ from scipy.sparse import coo_array, csr_array
 from ..errors import MatrixError
 
 Symmetric = Literal["expand", "stored"]
+
+#: Rows or columns that are refused: more than any matrix of the SuiteSparse collection has,
+#: and a vector of so many takes 1 GB.
+MAX_SIZE = 1 << 28
+#: Entries that a matrix may have that is made here, not read: with 8 bytes each and as much
+#: again to work with, 4 GB.
+MAX_ENTRIES = 1 << 28
 
 
 class Entries(NamedTuple):
@@ -75,6 +83,18 @@ def check_symmetric(symmetric: str) -> None:
     """
     if symmetric not in get_args(Symmetric):
         raise MatrixError(f"symmetric is {symmetric!r}; it must be 'expand' or 'stored'.")
+
+
+def check_size(rows: int, cols: int, path: str | Path) -> None:
+    """Refuse a matrix whose row pointers or vectors alone would fill the memory.
+
+    >>> check_size(5, 7, "a.mtx")
+    """
+    if max(rows, cols) > MAX_SIZE:
+        raise MatrixError(
+            f"the matrix is {rows} x {cols}; it may have at most {MAX_SIZE} rows and columns.",
+            path=path,
+        )
 
 
 def csr_from_entries(entries: Entries, shape: tuple[int, int]) -> csr_array:

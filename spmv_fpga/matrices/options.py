@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..errors import MatrixError
+from ..errors import MatrixError, shortened
 
 
 def parse_options(text: str, allowed: Collection[str], spec: str) -> dict[str, str]:
@@ -49,8 +49,12 @@ def whole_number(key: str, text: str, spec: str, *, least: int = 1) -> int:
     >>> whole_number("n", "64", "gallery:diagonal:n=64")
     64
     """
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
+    # Python refuses to read a number of thousands of digits.
+    is_whole = text.isascii() and text.isdigit() and len(text) <= 18
+    if not is_whole or int(text) < least:
         raise MatrixError(
-            f"{key} is {text}; it must be a whole number of at least {least}.", path=spec
+            f"{key} is {shortened(text)}; it must be a whole number of at least {least}, of at "
+            "most 18 digits.",
+            path=shortened(spec),
         )
     return int(text)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ..errors import MatrixError
-from .model import Matrix, canonical
+from .model import MAX_ENTRIES, Matrix, canonical, check_size
 from .options import parse_options, whole_number
 from .suite import SuiteEntry, find_in_suite, near_names
 
@@ -35,7 +35,6 @@ VERSION = 1
 #: Edge of the tiles whose density is published.
 TILE = 16
 
-_MAX_ENTRIES = 1 << 28
 _SEED = 20231
 _Ints = NDArray[np.int64]
 
@@ -86,7 +85,7 @@ def twin_matrix(spec: str) -> Matrix:
 
     Examples
     --------
-    >>> twin_matrix("twin:custom:n=160,nnz=2048,density=50").nnz
+    >>> twin_matrix("twin:custom:n=160,nnz=2048,density=50%").nnz
     2048
     """
     figures = parse_twin(spec)
@@ -100,12 +99,11 @@ def twin_matrix(spec: str) -> Matrix:
 def parse_twin(spec: str) -> TwinFigures:
     """Return the figures behind ``twin:NAME`` or ``twin:custom:…``.
 
-    In ``density=…`` a number of 1 or more, or with ``%``, is per cent, as papers
-    print it; a smaller one is a fraction.
+    ``density=…`` is a fraction, above 0 and at most 1, or per cent with a ``%``.
 
     >>> parse_twin("twin:TS2383").nnz
     16171169
-    >>> parse_twin("twin:custom:n=64,nnz=512,density=50").density
+    >>> parse_twin("twin:custom:n=64,nnz=512,density=50%").density
     0.5
     """
     _, name, text = [*spec.split(":", 2), ""][:3]
@@ -151,13 +149,15 @@ def _density(text: str, spec: str) -> float:
         number = float(text.removesuffix("%"))
     except ValueError:
         number = np.nan
-    density = number / 100 if text.endswith("%") or number >= 1 else number
-    if not 0 < density <= 1:
-        raise MatrixError(
-            f"density is {text}; it must be per cent (71) or a fraction below 1 (0.71).",
-            path=spec,
-        )
-    return density
+    density = number / 100 if text.endswith("%") else number
+    if 0 < density <= 1:
+        return density
+    hint = f"; {text} per cent is {text}%" if 1 < density <= 100 else ""
+    raise MatrixError(
+        f"density is {text}; it must be a fraction above 0 and at most 1 (0.71), or per cent "
+        f"with its sign (71%){hint}.",
+        path=spec,
+    )
 
 
 def make_twin(figures: TwinFigures) -> csr_array:
@@ -172,9 +172,10 @@ def make_twin(figures: TwinFigures) -> csr_array:
     MatrixError
         If no matrix of this construction has these figures.
     """
-    if figures.nnz > _MAX_ENTRIES:
+    check_size(figures.n, figures.n, figures.name)
+    if figures.nnz > MAX_ENTRIES:
         raise MatrixError(
-            f"nnz is {figures.nnz}; at most {_MAX_ENTRIES} entries are made.", path=figures.name
+            f"nnz is {figures.nnz}; at most {MAX_ENTRIES} entries are made.", path=figures.name
         )
     rng = np.random.Generator(np.random.PCG64([_SEED, figures.seed, figures.n, figures.nnz]))
     slices, num_tiles = _deal(figures, rng)

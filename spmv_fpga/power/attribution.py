@@ -26,6 +26,9 @@ from .trace import Refresh, Trace
 
 Windows = list[tuple[float, float]]
 
+_LEAST_J = 1e-12
+"""Less is 0: to divide by it may overflow."""
+
 IDLE_BEFORE, IDLE_AFTER = "idle before", "idle after"
 
 
@@ -92,8 +95,13 @@ class RegionEnergy:
     reason: str | None = None
 
     @property
+    def best(self) -> Estimate | None:
+        """The estimate to trust, whose error is `error_j`."""
+        return None if self.energy is None else self.energy.best
+
+    @property
     def energy_j(self) -> float | None:
-        """The trapezoid's energy, inclusive."""
+        """The trapezoid's energy, inclusive; `error_j` is not its error but that of `best`."""
         return None if self.energy is None else self.energy.energy_j
 
     @property
@@ -131,7 +139,8 @@ class RegionEnergy:
         if self.energy is None:
             keys = ("energy_j", "energy_inner_j", "exclusive_j")
             return document | {key: unknown(reason).to_json() for key in keys}
-        energy = self.energy
+        energy, best = self.energy, self.energy.best
+        not_bounded = "nothing in the run bounds it"
         nothing_inside = "no reading of the sensor lies wholly inside an entry"
         document |= {
             "energy_j": _estimated(energy.trapezoid),
@@ -139,11 +148,13 @@ class RegionEnergy:
             "energy_counter_j": _estimated(energy.counter, "the trace holds no counter"),
             "exclusive_j": _measured(self.exclusive_j),
             "preferred": energy.preferred,
-            "best_j": _estimated(energy.best),
-            "edge_error_j": _measured(energy.edge_error_j, "nothing in the run bounds it"),
-            "refresh_error_j": _measured(energy.refresh_error_j),
-            "quantum_error_j": _measured(energy.quantum_error_j),
-            "error_j": _measured(energy.error_j, "nothing in the run bounds it"),
+            "best_j": _estimated(best),
+            # Errors of `best_j`; each estimate carries its own as `low` and `high`.
+            "best_error_j": _measured(best.error_j, not_bounded),
+            "best_edge_error_j": _measured(best.edge_error_j, not_bounded),
+            "best_refresh_error_j": _measured(best.refresh_error_j),
+            "best_quantum_error_j": _measured(best.quantum_error_j),
+            "energy_error_j": _measured(energy.trapezoid.error_j, not_bounded),
             "dynamic_j": _estimated(self.dynamic, "idle power was not measured"),
         }
         return document
@@ -170,6 +181,8 @@ class Attribution:
         Measured refresh of the sensor.
     sensor, boundary : str
     warnings : tuple of str
+    run : WindowEnergy or None
+        The whole run, judged as a region is.
     """
 
     time_s: float
@@ -185,12 +198,22 @@ class Attribution:
     sensor: str
     boundary: str
     warnings: tuple[str, ...] = ()
+    run: WindowEnergy | None = None
 
     @property
     def conservation_error(self) -> float:
         """(regions + outside - run) ÷ run, from three integrals of their own."""
         missing_j = self.regions_j + self.outside_j - self.energy_j
-        return missing_j / self.energy_j if self.energy_j else missing_j
+        return missing_j / self.energy_j if abs(self.energy_j) > _LEAST_J else missing_j
+
+    def _run_document(self) -> dict[str, Any]:
+        if self.run is None:
+            return {}
+        return {
+            "verdict": self.run.verdict,
+            "samples": self.run.samples,
+            "error_j": _measured(self.run.trapezoid.error_j, "nothing in the run bounds it"),
+        }
 
     def __getitem__(self, name: str) -> RegionEnergy:
         """Return the region of this name."""
@@ -204,7 +227,7 @@ class Attribution:
         idle = self.idle
         not_idle = "no idle phase was measured"
         return {
-            "run": _span(self.time_s, self.energy_j),
+            "run": _span(self.time_s, self.energy_j) | self._run_document(),
             "regions": [region.to_json() for region in self.regions],
             "union": _span(self.regions_s, self.regions_j),
             "outside": _span(self.outside_s, self.outside_j),
@@ -258,9 +281,13 @@ def attribute(
     own = _exclusive_windows(nested)
     union = _clipped(_merged((r.start_s, r.end_s) for r in nested), trace)
     rest = _complement(union, trace.start_s, trace.end_s)
-    names = list(dict.fromkeys(r.name for r in nested))
+    by_name: dict[str, list[int]] = {}
+    for k, region in enumerate(nested):
+        by_name.setdefault(region.name, []).append(k)
     idle = IdlePower(*(_idle_w(estimator, nested, name) for name in (IDLE_BEFORE, IDLE_AFTER)))
-    energies = tuple(_region_energy(estimator, nested, own, name, idle) for name in names)
+    energies = tuple(
+        _region_energy(estimator, nested, own, entries, idle) for entries in by_name.values()
+    )
     lost = [f"region {e.name!r}: {e.reason}" for e in energies if e.reason]
     return Attribution(
         time_s=trace.duration_s,
@@ -275,31 +302,52 @@ def attribute(
         refresh=estimator.refresh,
         sensor=trace.sensor,
         boundary=trace.boundary,
-        warnings=(*warnings, *lost),
+        run=estimator.window(trace.start_s, trace.end_s),
+        warnings=(*warnings, *_impossible(trace), *lost),
     )
+
+
+def _impossible(trace: Trace) -> list[str]:
+    """Say what no power sensor can read: less than nothing."""
+    warnings = []
+    below = int((trace.power_w < 0).sum())
+    if below:
+        warnings.append(
+            f"{below} of {len(trace.power_w)} samples are below 0 W, the least is "
+            f"{trace.power_w.min():.4g} W: the sensor or its offset is wrong, and so are these "
+            "energies"
+        )
+    if trace.energy_j is not None and (np.diff(trace.energy_j) < 0).any():
+        warnings.append(
+            "the energy counter goes back: it was reset or is wrong, and so are its energies"
+        )
+    return warnings
 
 
 def _region_energy(
     estimator: Estimator,
     nested: Sequence[Region],
     own: Sequence[Windows],
-    name: str,
+    entries: Sequence[int],
     idle: IdlePower,
 ) -> RegionEnergy:
-    entries = [k for k, region in enumerate(nested) if region.name == name]
+    """Return the energy of a name, given the indices of its entries."""
     windows = _merged((nested[k].start_s, nested[k].end_s) for k in entries)
     own_windows = _merged(window for k in entries for window in own[k])
     median_s = median(nested[k].duration_s for k in entries)
     reason = _uncovered(estimator.trace, [nested[k] for k in entries])
     energy = None if reason else _total(estimator, windows)
+    exclusive_j = None if energy is None else energy.energy_j
+    if energy is not None and own_windows != windows:
+        exclusive_j = _energy_j(estimator, own_windows)
     return RegionEnergy(
-        name=name,
+        name=nested[entries[0]].name,
         count=len(entries),
         time_s=_length_s(windows),
         median_s=median_s,
         energy=energy,
         exclusive_s=_length_s(own_windows),
-        exclusive_j=None if reason else _energy_j(estimator, own_windows),
+        exclusive_j=exclusive_j,
         dynamic=None if energy is None else _dynamic(energy.best, _length_s(windows), idle),
         verdict=verdict(median_s, estimator.period_s),
         reason=reason,
@@ -366,16 +414,14 @@ def _exclusive_windows(nested: Sequence[Region]) -> list[Windows]:
 
 
 def _overlap_s(nested: Sequence[Region]) -> float:
-    threads = sorted({region.thread for region in nested})
-    per_thread = [
-        _merged((r.start_s, r.end_s) for r in nested if r.thread == number)
-        for number in threads
-    ]
+    of_threads: dict[int, Windows] = {}
+    for r in nested:
+        of_threads.setdefault(r.thread, []).append((r.start_s, r.end_s))
     # Each thread's windows begin (+1) and end (-1); two or more open at once are an overlap.
     edges = sorted(
         (at_s, step)
-        for windows in per_thread
-        for start_s, end_s in windows
+        for windows in of_threads.values()
+        for start_s, end_s in _merged(windows)
         for at_s, step in ((start_s, 1), (end_s, -1))
     )
     if not edges:

@@ -22,9 +22,12 @@ from .. import units
 from ..errors import SensorError
 from ..figures import Figure, unknown
 from ..stats import Interval, changepoints, median_interval, ratio_interval
+from .trace import LARGEST
 
 VERDICTS = ("resolved", "bound only", "unresolved")
 _UNLIKE_REFRESH = 1.5
+_LEAST_J = 1e-12
+"""Less is 0: to divide by it may overflow."""
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -69,21 +72,25 @@ class RunFigures:
     verdict: str = "resolved"
 
     def __post_init__(self) -> None:
-        if not 0 < self.time_s < np.inf:
-            raise SensorError(f"the region took {self.time_s} s; it must be above 0.")
+        if not 1 / LARGEST <= self.time_s <= LARGEST:
+            raise SensorError(
+                f"the region took {self.time_s} s; it must be above 0 and at most {LARGEST:g}."
+            )
         if self.verdict not in VERDICTS:
             raise SensorError(
                 f"the verdict is {self.verdict!r}; it must be one of {', '.join(VERDICTS)}."
             )
-        for name in ("energy_j", "outside_j", "run_j"):
-            energy_j = getattr(self, name)
-            if energy_j is not None and not np.isfinite(energy_j):
-                raise SensorError(f"{name} is {energy_j}; it must be a finite number or null.")
+        for name in ("energy_j", "outside_j", "run_j", "refresh_s"):
+            number = getattr(self, name)
+            if number is not None and not abs(number) <= LARGEST:
+                raise SensorError(
+                    f"{name} is {number}; it must be null or a number, at most {LARGEST:g}."
+                )
 
     @property
     def outside_share(self) -> float | None:
         """Part of the run's energy that no region spent."""
-        if self.outside_j is None or not self.run_j:
+        if self.outside_j is None or self.run_j is None or abs(self.run_j) < _LEAST_J:
             return None
         return self.outside_j / self.run_j
 
@@ -125,7 +132,8 @@ class RunFigures:
             run_j = _number(document["run"]["energy_j"])
             sensor = document.get("sensor", {})
             refresh_s = _number(sensor.get("refresh_s"))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            boundary, name = (_text(sensor.get(key)) for key in ("boundary", "name"))
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise SensorError(
                 f"the document is none of `energy integrate` ({type(error).__name__}: {error})."
             ) from None
@@ -136,8 +144,8 @@ class RunFigures:
             energy_j=energy_j,
             outside_j=outside_j,
             run_j=run_j,
-            boundary=_known(sensor.get("boundary")),
-            sensor=_known(sensor.get("name")),
+            boundary=_known(boundary),
+            sensor=_known(name),
             refresh_s=refresh_s,
             verdict=verdict,
         )
@@ -250,11 +258,18 @@ class Comparison:
     warnings: tuple[str, ...]
 
     def sentences(self) -> tuple[str, ...]:
-        """Return both answers, then what weakens them."""
-        if self.steady_runs is None:
-            return (self.all_runs.sentence(), *self.warnings)
-        steady = f"Steady runs only: {self.steady_runs.sentence()}"
-        return (self.all_runs.sentence(), steady, *self.warnings)
+        """Return that a run stands alone, both answers, then what weakens them."""
+        answers = [self.all_runs.sentence()]
+        if self.steady_runs is not None:
+            answers.append(f"Steady runs only: {self.steady_runs.sentence()}")
+        return (*self._too_few(), *answers, *self.warnings)
+
+    def _too_few(self) -> list[str]:
+        """Say first where no spread is known: what follows may be chance."""
+        single = [v.name for v in (self.all_runs.a, self.all_runs.b) if v.num_runs == 1]
+        if not single:
+            return []
+        return [f"One run has no interval ({', '.join(single)}): the difference may be chance."]
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON has it."""
@@ -402,7 +417,15 @@ def _region(regions: Sequence[Mapping[str, Any]], name: str | None) -> Mapping[s
 def _number(fact: Any) -> float | None:
     """Return a figure's value, or a plain number."""
     value = fact["value"] if isinstance(fact, Mapping) else fact
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise TypeError(f"{value!r:.80} is no number")
     return None if value is None else float(value)
+
+
+def _text(fact: Any) -> str | None:
+    if fact is not None and not isinstance(fact, str):
+        raise TypeError(f"{fact!r:.80} is no text")
+    return fact
 
 
 def _known(name: str | None) -> str | None:
@@ -471,7 +494,7 @@ def _answer(
 
 def _energy_ratio(b: Float64Array, a: Float64Array, paired: bool) -> Interval | None:
     """Return the ratio; none where an energy is 0 or below, as idle subtracted may give."""
-    if not (a.min() > 0 and b.min() > 0):
+    if not (a.min() >= _LEAST_J and b.min() >= _LEAST_J):
         return None
     return ratio_interval(b, a, paired=paired)
 
@@ -526,7 +549,7 @@ def _energy_warnings(runs: Sequence[RunFigures], no_energy: str | None) -> list[
             f"In {bounded} of {len(runs)} runs the region spans fewer than 50 refresh periods "
             "of the sensor: its energy is a bound only."
         )
-    if any(run.energy_j is not None and run.energy_j <= 0 for run in runs):
+    if any(run.energy_j is not None and run.energy_j < _LEAST_J for run in runs):
         warnings.append("An energy is not above 0 J: there is no ratio of energies.")
     refreshes = [run.refresh_s for run in runs if run.refresh_s]
     if refreshes and max(refreshes) > _UNLIKE_REFRESH * min(refreshes):
@@ -541,7 +564,8 @@ def _few_runs_warnings(
     names: tuple[str, str], sides: tuple[Sequence[RunFigures], Sequence[RunFigures]]
 ) -> list[str]:
     return [
-        f"{name}: {len(runs)} runs give no interval; five are the least."
+        f"{name}: {len(runs)} {'run gives' if len(runs) == 1 else 'runs give'} no interval; "
+        "five are the least."
         for name, runs in zip(names, sides, strict=True)
         if len(runs) < 5
     ]

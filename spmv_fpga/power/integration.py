@@ -329,8 +329,9 @@ class Estimator:
         """Times and powers of readings that are new, one for each refresh period."""
         if self._has_stamps and self.trace.fetch_s is not None:
             return _fetched(self.trace.fetch_s, self._powers)
-        ticks_s = np.arange(self.trace.start_s, self.trace.end_s, self.period_s)
-        at = np.unique(np.searchsorted(self._times, ticks_s))
+        # Not by a list of all periods: a trace with a gap may span very many.
+        period = np.floor((self._times - self.trace.start_s) / self.period_s)
+        at = np.flatnonzero(np.diff(period, prepend=-1))
         return self._times[at], self._powers[at]
 
     @cached_property
@@ -504,7 +505,7 @@ def _integrate(times: Samples, powers: Samples, start_s: float, end_s: float) ->
     edges_w = [_at(times, powers, t, k) for t, k in ((start_s, first), (end_s, after))]
     window_s = np.concatenate(([start_s], inner_times, [end_s]))
     window_w = np.concatenate(([edges_w[0]], inner_powers, [edges_w[1]]))
-    return float(np.dot(np.diff(window_s), window_w[1:] + window_w[:-1])) / 2
+    return float(np.dot(window_s[1:] - window_s[:-1], window_w[1:] + window_w[:-1])) / 2
 
 
 def _at(times: Samples, powers: Samples, at_s: float, after: int) -> float:

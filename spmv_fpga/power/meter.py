@@ -15,6 +15,9 @@ from .sampler import DEFAULT_CADENCE_S, Sampler, rest
 from .sensor import Sensor
 from .trace import Trace
 
+MOST_IDLE_S = 86400.0
+"""A day; the system cannot sleep for times without end."""
+
 
 class Meter:
     """Records a sensor from entry to exit, with an idle phase on either side.
@@ -63,8 +66,8 @@ class Meter:
         sleep: Callable[[float], None] = time.sleep,
         sampler_wait: Callable[[threading.Event, float], None] = rest,
     ) -> None:
-        if not idle_s >= 0:
-            raise SensorError(f"idle_s is {idle_s}; it must not be negative.")
+        if not 0 <= idle_s <= MOST_IDLE_S:
+            raise SensorError(f"idle_s is {idle_s}; it must be 0 to {MOST_IDLE_S:g} s.")
         self._sensor = sensor
         self._idle_s = idle_s
         self._clock, self._sleep = clock, sleep

@@ -20,6 +20,7 @@ import time
 from typing import Any
 
 from ..errors import SensorError
+from ..resources import install_command
 from .sensor import Clock, Fact, Reading, SensorBase, SensorUnavailableError
 
 REFRESH_S = 0.100
@@ -241,7 +242,7 @@ def _import_nvml() -> Any:
     if not hasattr(nvml, "nvmlDeviceGetFieldValues"):
         raise SensorUnavailableError(
             "the package nvidia-ml-py is not installed",
-            "run `python -m pip install 'spmv_fpga[nvml]'`",
+            f"run `{install_command('nvml')}`",
         )
     return nvml
 

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import SensorError
+from ..files import require_file
 from .trace import Samples, Trace
 from .xrt import POWER_STEP_W, SAMPLE_AGE_S, USER_REFRESH_S
 
@@ -33,6 +34,7 @@ _SIGNIFICANT_DIGITS = 6
 def is_power_profile(path: Path) -> bool:
     """Say whether a file begins as the runtime's power profiles do."""
     try:
+        require_file(path)
         with path.open("rb") as file:
             return file.read(len(_FIRST_WORDS)) == _FIRST_WORDS.encode()
     except OSError:
@@ -62,6 +64,7 @@ def read_power_profile(path: str | Path) -> Trace:
     """
     path = Path(path)
     try:
+        require_file(path)
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise SensorError(

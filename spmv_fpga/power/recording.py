@@ -34,15 +34,20 @@ class Recording:
     trace : Trace
     regions : tuple of Region
         Those that the command marked, and the idle phases.
-    attribution : Attribution
     status : int
         The command's exit status; negative where a signal ended it.
+    warnings : tuple of str
+        What went wrong on the way; each mark that cannot be used is named.
     """
 
     trace: Trace
     regions: tuple[Region, ...]
-    attribution: Attribution
     status: int
+    warnings: tuple[str, ...] = ()
+
+    def attribution(self) -> Attribution:
+        """Attribute the trace's energy to the regions."""
+        return attribute(self.trace, self.regions, self.warnings)
 
 
 def record(
@@ -78,7 +83,7 @@ def record(
     ToolNotFoundError
         If there is no such program.
     SensorError
-        If the sensor gave nothing usable, or the command wrote marks that cannot be read.
+        If the sensor gave nothing usable.
     """
     if not (shutil.which(command[0]) or Path(command[0]).exists()):
         raise _no_program(command[0])
@@ -91,9 +96,7 @@ def record(
         marked, warnings = read_region_marks(marks, end_s)
     for region in marked:
         meter.add_region(region.name, region.start_s, region.end_s)
-    trace, regions = meter.trace(), meter.regions()
-    attribution = attribute(trace, regions, [*meter.warnings, *warnings])
-    return Recording(trace, regions, attribution, status)
+    return Recording(meter.trace(), meter.regions(), status, (*meter.warnings, *warnings))
 
 
 def _run(command: Sequence[str], environment: dict[str, str], stdout: int | None) -> int:

@@ -9,14 +9,21 @@ import json
 import math
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import SensorError
-from .trace import read_text, write_text
+from ..errors import SensorError, shortened
+from ..files import require_file
+from ..json_files import parse_json
+from .trace import LARGEST, read_text, write_text
+
+_MOST_WARNINGS = 10
+_NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode categories: controls, surrogates, ends of a line and of a paragraph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,10 @@ class _Entry:
     thread: int
     parent: int | None
     end_s: float | None = None
+
+
+_Lane = tuple[int, list[int]]
+"""The number of a thread that may be one of several, and its open regions."""
 
 
 class Regions:
@@ -155,28 +166,34 @@ def nest(regions: Iterable[Region]) -> tuple[Region, ...]:
     [('a', 0, None), ('b', 0, 0), ('c', 1, None)]
     """
     ordered = sorted(regions, key=lambda r: (r.start_s, -r.end_s))
-    lanes: list[tuple[int, list[int]]] = []  # the thread that was given, and its open regions
+    lanes: dict[int, list[_Lane]] = {}  # by the thread that was given
+    num_lanes = 0
     nested: list[Region] = []
     for region in ordered:
-        number, stack = _lane(region, lanes, nested)
+        own = lanes.setdefault(region.thread, [])
+        lane = _free_lane(region, own, nested)
+        if lane is None:
+            lane = (num_lanes, [])
+            own.append(lane)
+            num_lanes += 1
+        number, stack = lane
         parent = stack[-1] if stack else None
         stack.append(len(nested))
         nested.append(replace(region, depth=len(stack) - 1, thread=number, parent=parent))
     return tuple(nested)
 
 
-def _lane(
-    region: Region, lanes: list[tuple[int, list[int]]], nested: Sequence[Region]
-) -> tuple[int, list[int]]:
-    for number, (thread, stack) in enumerate(lanes):
-        if thread != region.thread:
-            continue
+def _free_lane(
+    region: Region, lanes: Sequence[_Lane], nested: Sequence[Region]
+) -> _Lane | None:
+    """Return the first lane whose open regions all end before a region or contain it."""
+    for lane in lanes:
+        _, stack = lane
         while stack and nested[stack[-1]].end_s <= region.start_s:
             stack.pop()
         if not stack or nested[stack[-1]].end_s >= region.end_s:
-            return number, stack
-    lanes.append((region.thread, []))
-    return len(lanes) - 1, lanes[-1][1]
+            return lane
+    return None
 
 
 def read_regions(path: str | Path) -> tuple[Region, ...]:
@@ -193,10 +210,7 @@ def read_regions(path: str | Path) -> tuple[Region, ...]:
     SensorError
         If the file cannot be read, or an entry is at fault; it says which.
     """
-    try:
-        document = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise SensorError(f"{path}: line {error.lineno}: no JSON ({error.msg}).") from error
+    document = parse_json(read_text(path), path, SensorError)
     entries = document.get("regions") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise SensorError(f'{path}: no list "regions"; write {{"regions": [{{"name": …}}]}}.')
@@ -206,7 +220,12 @@ def read_regions(path: str | Path) -> tuple[Region, ...]:
 def write_regions(path: str | Path, regions: Iterable[Region]) -> None:
     """Write regions as JSON, whole or not at all."""
     entries = [
-        {"name": r.name, "start_s": r.start_s, "end_s": r.end_s, "thread": r.thread}
+        {
+            "name": _checked_name(r.name),
+            "start_s": r.start_s,
+            "end_s": r.end_s,
+            "thread": r.thread,
+        }
         for r in regions
     ]
     write_text(path, json.dumps({"regions": entries}, ensure_ascii=False, indent=1) + "\n")
@@ -227,73 +246,82 @@ def read_region_marks(path: str | Path, end_s: float) -> tuple[tuple[Region, ...
     -------
     regions : tuple of Region
     warnings : list of str
-        A region that is still open ends at `end_s`, and a last line that was cut short (by
-        a command that was killed) is left out; both are told here.
-
-    Raises
-    ------
-    SensorError
-        For any other line that cannot be read, and for an end without a begin.
+        A line that makes no sense is left out, a region that is still open ends at `end_s`;
+        both are told here. Nothing is raised: the command has run, and what was recorded of
+        it must not be lost to a line.
 
     Notes
     -----
     An end closes the region of its name that was begun last.
     """
-    if not Path(path).exists():
-        return (), []
-    text = read_text(path)
-    lines = text.splitlines()
-    warnings: list[str] = []
+    try:
+        text = _marks_text(path)
+    except OSError as error:
+        return (), [f"the regions' file cannot be read: {error.strerror}"]
     open_starts: dict[str, list[float]] = {}
     regions: list[Region] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        mark = _mark(line)
-        if mark is None and number == len(lines) and not text.endswith("\n"):
-            warnings.append(f"{path}: line {number} is cut short and was left out")
-            continue
-        if mark is None:
-            raise SensorError(
-                f"{path}: line {number}: {line.strip()!r}; write `begin NAME TIME` or "
-                "`end NAME TIME`."
-            )
-        verb, name, at_s = mark
-        if verb == "begin":
-            open_starts.setdefault(name, []).append(at_s)
-            continue
-        if not open_starts.get(name):
-            raise SensorError(f"{path}: line {number}: {name!r} ends before it begins.")
-        start_s = open_starts[name].pop()
-        if at_s < start_s:
-            raise SensorError(
-                f"{path}: line {number}: {name!r} ends at {at_s}, before {start_s}."
-            )
-        regions.append(Region(name, start_s, at_s))
+    warnings: list[str] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        trouble = _follow(line.strip(), open_starts, regions)
+        if trouble:
+            warnings.append(f"line {number} of the marks was left out: {trouble}")
+    if len(warnings) > _MOST_WARNINGS:
+        more = len(warnings) - _MOST_WARNINGS
+        warnings[_MOST_WARNINGS:] = [f"{more} more lines of the marks were left out"]
     for name, starts in open_starts.items():
         regions += [Region(name, start_s, max(end_s, start_s)) for start_s in starts]
         if starts:
-            warnings.append(f"region {name!r} was never ended; it ends with the run")
+            warnings.append(f"region {shortened(name)!r} was never ended; it ends with the run")
     return nest(regions), warnings
+
+
+def _marks_text(path: str | Path) -> str:
+    if not Path(path).exists():
+        return ""
+    require_file(path)
+    return Path(path).read_bytes().decode("utf-8", errors="replace")
+
+
+def _follow(
+    line: str, open_starts: dict[str, list[float]], regions: list[Region]
+) -> str | None:
+    """Open or close a region as a line says, or say why it makes no sense."""
+    if not line:
+        return None
+    mark = _mark(line)
+    if mark is None:
+        return f"{shortened(line)!r}; write `begin NAME TIME` or `end NAME TIME`"
+    verb, name, at_s = mark
+    if verb == "begin":
+        open_starts.setdefault(name, []).append(at_s)
+        return None
+    if not open_starts.get(name):
+        return f"{shortened(name)!r} ends before it begins"
+    start_s = open_starts[name][-1]
+    if at_s < start_s:
+        return f"{shortened(name)!r} ends at {at_s}, before {start_s}"
+    open_starts[name].pop()
+    regions.append(Region(name, start_s, at_s))
+    return None
 
 
 def _mark(line: str) -> tuple[str, str, float] | None:
     words = line.split()
-    if len(words) < 3 or words[0] not in ("begin", "end"):
-        return None
+    verb, name = words[0], line[len(words[0]) : -len(words[-1])].strip()
     try:
         at_s = float(words[-1])
     except ValueError:
+        at_s = math.nan
+    if verb not in ("begin", "end") or not is_name(name) or not abs(at_s) <= LARGEST:
         return None
-    name = line.strip()[len(words[0]) : -len(words[-1])].strip()
-    return (words[0], name, at_s) if math.isfinite(at_s) else None
+    return verb, name, at_s
 
 
 def _region(path: str | Path, number: int, entry: Any) -> Region:
     where = f"{path}: region {number}"
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise SensorError(f"{where}: no name; write a text.")
-    where += f" ({entry['name']!r})"
+    where += f" ({shortened(entry['name'])!r})"
     start_s, end_s = (_seconds(where, key, entry.get(key)) for key in ("start_s", "end_s"))
     if end_s < start_s:
         raise SensorError(f"{where}: end_s is {end_s}, before start_s {start_s}.")
@@ -305,12 +333,28 @@ def _region(path: str | Path, number: int, entry: Any) -> Region:
 
 def _seconds(where: str, key: str, at_s: Any) -> float:
     is_number = isinstance(at_s, (int, float)) and not isinstance(at_s, bool)
-    if not (is_number and math.isfinite(at_s)):
-        raise SensorError(f"{where}: {key} is {at_s!r}; write seconds.")
+    if not (is_number and abs(at_s) <= LARGEST):
+        raise SensorError(
+            f"{where}: {key} is {at_s!r}; write seconds, at most {LARGEST:g} either way."
+        )
     return float(at_s)
 
 
 def _checked_name(name: str) -> str:
-    if not name.strip() or "\n" in name:
-        raise SensorError(f"a region's name is {name!r}; give a text of one line.")
+    if not is_name(name):
+        raise SensorError(
+            f"a region's name is {shortened(name)!r}; give a text of one line, without control "
+            "characters or surrogates."
+        )
     return name
+
+
+def is_name(name: str) -> bool:
+    r"""Say whether a text can name a region: one line that can be written and printed.
+
+    >>> is_name("[loop] x²"), is_name("two\nlines"), is_name("\ud800")
+    (True, False, False)
+    """
+    return bool(name.strip()) and not any(
+        unicodedata.category(c) in _NOT_IN_NAMES and c != "\t" for c in name
+    )

@@ -19,6 +19,8 @@ from .sensor import Reading, Sensor
 from .trace import POWER_FROM_COUNTER, Samples, Trace
 
 DEFAULT_CADENCE_S = 0.020
+LEAST_CADENCE_S, MOST_CADENCE_S = 1e-4, 3600.0
+"""Faster, the thread only keeps a core busy; slower shows nothing of a run."""
 _GIVE_UP_S = 30.0
 """A sensor without one accepted reading for this long has failed."""
 _FIRST_SAMPLE_S = 1.0
@@ -95,7 +97,7 @@ class Sampler:
     Raises
     ------
     SensorError
-        If the cadence is not a positive number.
+        If the cadence is not between 0.1 ms and an hour.
 
     Notes
     -----
@@ -118,8 +120,11 @@ class Sampler:
         wait: Callable[[threading.Event, float], None] = rest,
         hurry: Callable[[], str] = hurry,
     ) -> None:
-        if not (cadence_s > 0 and math.isfinite(cadence_s)):
-            raise SensorError(f"the cadence is {cadence_s} s; it must be a positive number.")
+        if not LEAST_CADENCE_S <= cadence_s <= MOST_CADENCE_S:
+            raise SensorError(
+                f"the cadence is {cadence_s} s; it must be {LEAST_CADENCE_S:g} to "
+                f"{MOST_CADENCE_S:g} s."
+            )
         self._sensor = sensor
         self._cadence_s = cadence_s
         self._clock = clock

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import os
-import tempfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +19,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import SensorError
+from ..errors import SensorError, shortened
+from ..files import require_file, write_whole
 
 Samples = npt.NDArray[np.float64]
 
@@ -29,6 +28,10 @@ REQUIRED_COLUMNS = ("time_s", "power_w")
 OPTIONAL_COLUMNS = ("fetch_s", "energy_j")
 POWER_FROM_COUNTER = {"power_from": "energy counter"}
 """The fact of a trace whose sensor only counts: its power is the counter's slope."""
+_NUMBERS = ("refresh_s", "power_step_w", "energy_step_j", "sample_age_s")
+"""Facts that must be numbers."""
+LARGEST = 1e12
+"""Seconds, watts and joules beyond this are a mistake, and sums of them overflow."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _MIN_CHANGES = 8
 """Fewer changes of value than this say nothing about a sensor's period."""
@@ -79,7 +82,8 @@ class Trace:
     Raises
     ------
     SensorError
-        If lengths differ, a time or power is not finite, times descend, or they span nothing.
+        If lengths differ, a time or power is not finite, something is beyond `LARGEST`,
+        times descend, or they span nothing.
 
     Examples
     --------
@@ -109,11 +113,14 @@ class Trace:
             raise SensorError("all samples have the same time; energy needs a span of time.")
         for name in OPTIONAL_COLUMNS:
             column = getattr(self, name)
-            if column is not None and len(column) != len(self.time_s):
+            if column is None:
+                continue
+            if len(column) != len(self.time_s):
                 raise SensorError(
                     f"{name} holds {len(column)} values for {len(self.time_s)} samples; "
                     "give one for each."
                 )
+            _check_size(name, column)
 
     @property
     def start_s(self) -> float:
@@ -158,8 +165,11 @@ class Trace:
         if text is None or not text.strip():
             return None
         number = _number(text)
-        if not (math.isfinite(number) and number >= 0):
-            raise SensorError(f"the trace's {key} is {text!r}; it must be a positive number.")
+        if not 0 <= number <= LARGEST:
+            raise SensorError(
+                f"the fact {key} is {shortened(text)!r}; it must be a positive number, at "
+                f"most {LARGEST:g}."
+            )
         return number or None
 
     def refresh(self) -> Refresh:
@@ -212,7 +222,7 @@ def check_samples(time_s: Samples, power_w: Samples) -> None:
     Raises
     ------
     SensorError
-        If the shapes differ, something is not finite, or times descend.
+        If the shapes differ, something is not finite or too large, or times descend.
     """
     if time_s.ndim != 1 or time_s.shape != power_w.shape:
         raise SensorError(
@@ -221,9 +231,22 @@ def check_samples(time_s: Samples, power_w: Samples) -> None:
         )
     if not (np.isfinite(time_s).all() and np.isfinite(power_w).all()):
         raise SensorError("time_s or power_w holds NaN or infinity; leave such samples out.")
+    _check_size("time_s", time_s)
+    _check_size("power_w", power_w)
     if (np.diff(time_s) < 0).any():
         at = int(np.argmax(np.diff(time_s) < 0)) + 1
         raise SensorError(f"time_s goes back at sample {at}; times must ascend.")
+
+
+def _check_size(name: str, column: Samples) -> None:
+    """Refuse what is beyond `LARGEST`; NaN stands for what is not known."""
+    is_beyond = np.abs(column) > LARGEST
+    if is_beyond.any():
+        at = int(np.argmax(is_beyond))
+        raise SensorError(
+            f"{name} is {column[at]:g} at sample {at}; at most {LARGEST:g} makes sense, in "
+            "seconds, watts and joules."
+        )
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -265,7 +288,10 @@ def read_trace(path: str | Path) -> Trace:
         if name in header and not np.isnan(table[:, header.index(name)]).all()
     }
     try:
-        return Trace(**columns, facts=facts)
+        trace = Trace(**columns, facts=facts)
+        for key in _NUMBERS:
+            trace.fact(key)
+        return trace
     except SensorError as error:
         raise SensorError(f"{path}: {error}") from error
 
@@ -288,24 +314,16 @@ def write_trace(path: str | Path, trace: Trace) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file through a temporary name in the same folder.
+    """Write a text file whole or not at all.
 
     Raises
     ------
     SensorError
         If the folder cannot be written to.
     """
-    path = Path(path)
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(temporary).chmod(0o644)
-            os.replace(temporary, path)  # noqa: PTH105
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        # A fact may be the name of a file, and such a name need not be UTF-8.
+        write_whole(path, text.encode(errors="backslashreplace"))
     except OSError as error:
         raise SensorError(f"{path}: cannot be written ({error.strerror}).") from error
 
@@ -319,6 +337,7 @@ def read_text(path: str | Path) -> str:
         If there is no such file, or it is damaged.
     """
     try:
+        require_file(path)
         content = Path(path).read_bytes()
         if content.startswith(_GZIP_MAGIC):
             content = gzip.decompress(content)
@@ -354,8 +373,8 @@ def _header(path: str | Path, number: int, line: str) -> list[str]:
     for name in REQUIRED_COLUMNS:
         if header.count(name) != 1:
             raise SensorError(
-                f"{path}: line {number}: the header is {line.strip()!r}; it must name "
-                f"{name} once."
+                f"{path}: line {number}: the header is {shortened(line.strip())!r}; it must "
+                f"name {name} once."
             )
     return header
 
@@ -371,7 +390,9 @@ def _row(
     for name in REQUIRED_COLUMNS:
         at = header.index(name)
         if not math.isfinite(row[at]):
-            raise SensorError(f"{where} {name} is {cells[at].strip()!r}; write a number.")
+            raise SensorError(
+                f"{where} {name} is {shortened(cells[at].strip())!r}; write a number."
+            )
     at = header.index("time_s")
     if before and row[at] < before[-1][at]:
         raise SensorError(f"{where} time_s goes back to {row[at]}; times must ascend.")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ..errors import SpmvFpgaError
 from ..figures import Figure
+from ..files import write_whole
 from ..formats import FormatStats
 from ..matrices import Matrix
 from ..measure import RunResult
+from ..sweep import SweepLine
 from ..version import __version__
 
 
@@ -26,17 +27,12 @@ def to_text(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def write_whole(path: str | Path, text: str) -> None:
+def write_text(path: str | Path, text: str) -> None:
     """Write a text file whole or not at all."""
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, "utf-8")
-        temporary.replace(target)
+        write_whole(path, text.encode())
     except OSError as error:
         raise SpmvFpgaError(f"{path}: cannot be written: {error.strerror or error}.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def matrix_document(matrix: Matrix) -> dict[str, Any]:
@@ -61,6 +57,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
         "matrix": matrix_document(result.matrix),
         "kernel": {
             "name": fmt.kernel,
+            "chosen_by": result.chosen_by,
             "block": fmt.parameters.get("block"),
             "slice": fmt.parameters.get("slice"),
             "compute_units": result.compute_units,
@@ -72,10 +69,16 @@ def run_document(result: RunResult) -> dict[str, Any]:
         "mode": result.mode,
         "verified": result.verified,
         "worst_error_over_bound": worst if math.isfinite(worst) else None,
-        "fpga": {**result.fpga_power, **_figures(result.fpga)},
+        "rows_not_compared": result.rows_not_compared,
+        "fpga": {
+            "is_steady": result.fpga_steady,
+            **result.fpga_power,
+            **_figures(result.fpga),
+        },
         "cpu": {
             "library": result.cpu_library,
             "threads": result.cpu_threads,
+            "is_steady": result.cpu_steady,
             **result.cpu_power,
             **_figures(result.cpu),
         },
@@ -91,6 +94,11 @@ def run_document(result: RunResult) -> dict[str, Any]:
         "provenance": result.provenance,
         "warnings": list(result.warnings),
     }
+
+
+def sweep_document(lines: Iterable[SweepLine], counts: dict[str, int]) -> dict[str, Any]:
+    """Return the result of `spmv-fpga verify`."""
+    return {"products": [line.to_json() for line in lines], "counts": counts}
 
 
 def stats_document(matrix: Matrix, stats: Iterable[FormatStats]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.table import Table
 from rich.text import Text
 
@@ -9,55 +11,84 @@ from .. import units
 from ..power import Attribution, RegionEnergy
 from ..power.comparison import Comparison
 
+_ESTIMATES = {"inner": "inner mean × t", "range": "range of the run"}
+_ESTIMATES |= {name: name for name in ("counter", "trapezoid")}
+
 
 def attribution_tables(attribution: Attribution) -> list[Table | Text]:
     """Return the energy of a run: its regions, what lies outside, idle power, notes."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("region", "verdict"):
         table.add_column(heading)
-    for heading in (
-        "entries",
-        "time",
-        "energy",
-        "error",
-        "inner mean × t",
-        "dynamic",
-        "samples",
-    ):
+    for heading in ("entries", "time", "energy", "error"):
+        table.add_column(heading, justify="right")
+    table.add_column("from")
+    for heading in ("trapezoid", "dynamic", "samples"):
         table.add_column(heading, justify="right")
     for region in attribution.regions:
         table.add_row(*map(Text, _region_cells(region)))  # a name may hold [brackets]
-    table.add_row("outside", "", "", *_span(attribution.outside_s, attribution.outside_j))
-    table.add_row("run", "", "", *_span(attribution.time_s, attribution.energy_j))
+    # Only trapezoids add up, so these two have no other figure.
+    outside_j = units.joules(attribution.outside_j)
+    outside_s = units.seconds(attribution.outside_s)
+    table.add_row("outside", "", "", outside_s, "", "", "", outside_j)
+    table.add_row(*_run_cells(attribution))
     return [table, *_notes(attribution)]
 
 
-def _region_cells(region: RegionEnergy) -> list[str]:
-    dynamic = None if region.dynamic is None else region.dynamic.energy_j
-    # What the sensor could not resolve is no number to read off.
-    is_known = region.verdict != "unresolved"
-    energies = (region.energy_j, region.error_j, region.energy_inner_j, dynamic)
+def _run_cells(attribution: Attribution) -> list[str]:
+    run, time_s = attribution.run, units.seconds(attribution.time_s)
+    energy_j = units.joules(attribution.energy_j)
+    if run is None or run.verdict == "unresolved":
+        verdict = "" if run is None else run.verdict
+        return ["run", verdict, "", time_s, "", "", "", energy_j]
+    error_j = _error(run.trapezoid.error_j)
+    samples = units.count(run.samples)
     return [
-        region.name,
-        region.verdict,
-        str(region.count),
-        units.seconds(region.time_s),
-        *(units.joules(e if is_known else None) for e in energies),
-        str(region.samples),
+        "run",
+        run.verdict,
+        "",
+        time_s,
+        energy_j,
+        error_j,
+        "trapezoid",
+        energy_j,
+        "",
+        samples,
     ]
 
 
-def _span(time_s: float, energy_j: float) -> tuple[str, str]:
-    return units.seconds(time_s), units.joules(energy_j)
+def _error(error_j: float) -> str:
+    return units.joules(error_j) if math.isfinite(error_j) else "no bound"
+
+
+def _region_cells(region: RegionEnergy) -> list[str]:
+    head = [region.name, region.verdict, str(region.count), units.seconds(region.time_s)]
+    # What the sensor could not resolve is no number to read off.
+    energy = None if region.verdict == "unresolved" else region.energy
+    if energy is None:
+        return [*head, *[units.NOTHING] * 5, str(region.samples)]
+    dynamic = None if region.dynamic is None else region.dynamic.energy_j
+    return [
+        *head,
+        units.joules(energy.best.energy_j),
+        _error(energy.best.error_j),
+        _ESTIMATES[energy.preferred],
+        units.joules(energy.trapezoid.energy_j),
+        units.joules(dynamic),
+        str(region.samples),
+    ]
 
 
 def _notes(attribution: Attribution) -> list[Text]:
     refresh = attribution.refresh
     lines = [
         "",
-        f"sensor {attribution.sensor} ({attribution.boundary}): new values every "
+        f"sensor: {attribution.sensor}; boundary: {attribution.boundary}; new values every "
         f"{units.seconds(refresh.period_s)} (from {refresh.how})",
-        f"regions + outside - run: {attribution.conservation_error:.1e} of the run",
+        "energy: the estimate with the least error, which stands beside it",
+        "trapezoid: the integral over all samples; regions and outside add up to the run, here "
+        f"to {attribution.conservation_error:.1e} of it",
+        *_inner_note(attribution),
     ]
     idle = attribution.idle
     if idle.power_w is not None:
@@ -65,6 +96,16 @@ def _notes(attribution: Attribution) -> list[Text]:
         lines.append(f"idle {units.watts(idle.power_w)}{drift}")
     notes = [Text(line, style="dim") for line in lines]
     return notes + [Text(f"warning: {w}", style="yellow") for w in attribution.warnings]
+
+
+def _inner_note(attribution: Attribution) -> list[str]:
+    """Explain the inner mean, where an energy is one."""
+    if all(r.energy is None or r.energy.preferred != "inner" for r in attribution.regions):
+        return []
+    return [
+        f"{_ESTIMATES['inner']}: mean power of the readings that lie wholly inside the region, "
+        "times its duration"
+    ]
 
 
 def comparison_texts(comparison: Comparison) -> list[Text]:

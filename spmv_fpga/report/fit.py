@@ -95,20 +95,16 @@ def _verdict(report: FitReport) -> list[Text]:
 def comparison_tables(rows: Sequence[Comparison], reports: BuildReports) -> list[Table | Text]:
     """Return the estimate beside what a build reports, and its timing."""
     headings = ["of the build", "estimate", "reported", "reported over estimate"]
-    table = plain_table(
-        headings,
-        [
-            [
-                row.name.replace("_hz", " in Hz"),
-                _amount(row.estimate),
-                _amount(row.reported),
-                None if row.ratio is None else f"{row.ratio:.2f}",
-            ]
-            for row in rows
-        ],
-    )
+    table = plain_table(headings, [_compared(row) for row in rows])
     files = ", ".join(path.name for path in reports.files)
     return [Text(""), table, *_timing(reports), Text(f"read: {files}", style="dim")]
+
+
+def _compared(row: Comparison) -> list[Any]:
+    ratio = None if row.ratio is None else f"{row.ratio:.2f}"
+    if row.name == "clock_hz":
+        return ["clock", units.hertz(row.estimate), units.hertz(row.reported), ratio]
+    return [row.name, _amount(row.estimate), _amount(row.reported), ratio]
 
 
 def _timing(reports: BuildReports) -> list[Text]:

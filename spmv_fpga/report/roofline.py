@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -10,23 +10,20 @@ from rich.text import Text
 from .. import units
 from ..bandwidth import BandwidthResult
 from ..figures import Figure
+from ..formats.base import WORD_BYTES
 from ..roofline.calibration import Calibration
 from ..roofline.model import Prediction
 from ..roofline.paper import DensityRow, PaperResult, TimeRow
 from ..roofline.peers import PeerComparison, PeerRow
 from ..roofline.predict import PredictionSet
-from .tables import facts_grid, plain_table
+from .tables import bound_words, facts_grid, figure_cell, matrix_line, plain_table
 
 
 def prediction_tables(found: PredictionSet) -> list[Table | Text]:
     """Return the candidates with their modelled figures, the choice, and warnings."""
-    matrix, csr = found.matrix, found.matrix.csr
-    head = (
-        f"{matrix.name}: {csr.shape[0]} × {csr.shape[1]}, {matrix.nnz} entries "
-        f"({matrix.symmetric}); {matrix.source}"
-    )
+    head = f"{matrix_line(found.matrix)}; {found.matrix.source}"
     headings = ["kernel", "tiles", "full", "CIA", "accesses", "stream", "time", "rate"]
-    headings += ["power", "energy", "binds", "best for"]
+    headings += ["power", "energy", "bound by", "best for"]
     shown = _shown(found)
     if has_units := any(c.compute_units > 1 for c in found.candidates):
         headings.insert(1, "units")
@@ -34,15 +31,20 @@ def prediction_tables(found: PredictionSet) -> list[Table | Text]:
     notes = [
         *_choices(found, has_units=has_units),
         "",
-        "All figures are modelled, ± their 95 % intervals: calibration "
+        *_within_error(found),
+        "All figures are modelled, with 95 % intervals (low … high): calibration "
         f"{found.calibration.name}, {found.calibration.title}.",
+        "CIA: computational intensity per access, useful flop of a 64-byte word."
+        if found.candidates[0].workload.access_bytes == WORD_BYTES
+        else "CIA: computational intensity per access, useful flop of one access.",
+        *_bounds(found, shown),
     ]
     if len(shown) < len(found.candidates):
         notes.append(
             "Of the numbers of units, powers of two, the most and the best; --json has all."
         )
     if found.sampled_rows is not None:
-        notes.append(f"Tiles were counted in {found.sampled_rows} rows only.")
+        notes.append(f"Tiles were counted in {units.count(found.sampled_rows)} rows only.")
     return [
         Text(head),
         Text(""),
@@ -105,21 +107,55 @@ def _candidate(found: PredictionSet, i: int, *, has_units: bool) -> list[object]
         round(candidate.cia, 2),
         candidate.accesses,
         units.bytes_text(work.bytes),
-        _with_spread(candidate.time_s, units.seconds),
-        units.gflops(candidate.gflops.value),
-        units.watts(candidate.power_w.value),
-        _with_spread(candidate.energy_j, units.joules),
+        figure_cell(candidate.time_s, units.seconds),
+        figure_cell(candidate.gflops, units.gflops),
+        figure_cell(candidate.power_w, units.watts),
+        figure_cell(candidate.energy_j, units.joules),
         candidate.bound,
         ", ".join(name for name, index in wins if index == i),
     ]
 
 
-def _with_spread(figure: Figure, text: object) -> str:
-    shown = text(figure.value)  # type: ignore[operator]
-    if figure.value is None or figure.low is None or figure.high is None or not figure.value:
-        return str(shown)
-    half_width = max(figure.high - figure.value, figure.value - figure.low)
-    return f"{shown} ± {100 * half_width / figure.value:.0f} %"
+def _within_error(found: PredictionSet) -> list[str]:
+    """Name the candidates that the model cannot tell from the best."""
+    notes = []
+    for goal, best, name in (
+        ("time", found.best_time, "time_s"),
+        ("energy", found.best_energy, "energy_j"),
+    ):
+        least: Figure = getattr(found.candidates[best], name)
+        others: dict[str, list[int]] = {}
+        for i, c in enumerate(found.candidates):
+            if i != best and found.fits[i] and _is_within(getattr(c, name), least):
+                others.setdefault(_kernel_name(c), []).append(c.compute_units)
+        if others:
+            winner = found.candidates[best]
+            texts = [_with_units(found, *other) for other in others.items()]
+            notes.append(
+                f"Best for {goal} is "
+                f"{_with_units(found, _kernel_name(winner), [winner.compute_units])}; within "
+                f"the error of it: {'; '.join(texts)}."
+            )
+    return notes
+
+
+def _is_within(figure: Figure, best: Figure) -> bool:
+    return None not in (figure.value, best.high) and figure.value <= best.high  # type: ignore[operator]
+
+
+def _with_units(found: PredictionSet, name: str, numbers: Sequence[int]) -> str:
+    """Return a kernel with numbers of units, where there are several to tell apart."""
+    if len({c.compute_units for c in found.candidates}) == 1:
+        return name
+    return f"{name} (units {units.ranges(numbers)})"
+
+
+def _bounds(found: PredictionSet, shown: Sequence[int]) -> list[str]:
+    """Explain the terms that stand under "bound by"."""
+    terms = dict.fromkeys(found.candidates[i].bound for i in shown)
+    return [
+        f"Bound by: the term that takes the most time. {'; '.join(map(bound_words, terms))}."
+    ]
 
 
 def calibration_tables(calibration: Calibration) -> list[Table | Text]:
@@ -195,13 +231,20 @@ def _densities(rows: Iterable[DensityRow]) -> Table:
                 row.row.name,
                 row.row.n,
                 row.row.nnz,
-                f"{100 * row.row.density:.0f} %",
-                units.percent(row.density) if row.density is not None else row.reason,
+                units.percent(row.row.density, 0),
+                _counted(row),
                 row.source,
             ]
             for row in rows
         ],
     )
+
+
+def _counted(row: DensityRow) -> str | None:
+    """Return the density that was counted; of a twin, which is made to have it, say so."""
+    if row.density is None:
+        return row.reason
+    return "as published" if row.source == "twin" else units.percent(row.density)
 
 
 def _times(rows: Iterable[TimeRow]) -> Table:

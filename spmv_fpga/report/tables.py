@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -11,7 +11,7 @@ from rich.text import Text
 from .. import units
 from ..figures import Figure
 from ..formats import FormatStats
-from ..matrices import IndexRow, MatrixInfo, SuiteEntry
+from ..matrices import IndexRow, Matrix, MatrixInfo, SuiteEntry
 from ..measure import RunResult
 from ..runtime.environment import Finding
 from ..sweep import SweepLine
@@ -20,22 +20,50 @@ from ..toolchain.xclbin import XclbinInfo
 
 def run_tables(result: RunResult) -> list[Table | Text]:
     """Return the report of a run: matrix and kernel, verdict, figures, notes."""
-    return [_facts(result), _verdict(result), _figures(result), *_notes(result)]
+    return [
+        _facts(result),
+        Text(""),
+        _verdict(result),
+        Text(""),
+        _figures(result),
+        Text(""),
+        *_notes(result),
+    ]
 
 
 def _facts(result: RunResult) -> Table:
-    fmt, csr = result.format, result.matrix.csr
+    fmt = result.format
     parameter = ", ".join(f"{name} {value}" for name, value in fmt.parameters.items())
     facts = {
-        "matrix": f"{result.matrix.name}: {csr.shape[0]} × {csr.shape[1]}, "
-        f"{result.matrix.nnz} entries ({result.matrix.symmetric})",
+        "matrix": matrix_line(result.matrix),
         "source": result.matrix.source,
-        "kernel": f"{fmt.kernel}, {parameter}, {result.compute_units} compute unit",
-        "stored": f"{fmt.num_stored} slots, {units.percent(fmt.density)} full; "
+        "kernel": f"{fmt.kernel}, {parameter}, {_units(result.compute_units)}"
+        + _CHOSEN_BY[result.chosen_by],
+        "stored": f"{units.count(fmt.num_stored)} slots, {units.percent(fmt.density)} full; "
         f"{units.bytes_text(fmt.bytes)} of matrix stream",
         "ran on": _where(result),
     }
     return facts_grid(facts)
+
+
+def matrix_line(matrix: Matrix) -> str:
+    """Return name, size and entries of a matrix."""
+    rows, cols = matrix.csr.shape
+    return (
+        f"{matrix.name}: {units.count(rows)} × {units.count(cols)}, "
+        f"{units.count(matrix.nnz)} entries ({matrix.symmetric})"
+    )
+
+
+def _units(number: int) -> str:
+    return "1 compute unit" if number == 1 else f"{number} compute units"
+
+
+_CHOSEN_BY = {
+    "user": "",
+    "xclbin": "; as the xclbin was built",
+    "model": "; chosen by the model, for time",
+}
 
 
 def _where(result: RunResult) -> str:
@@ -49,9 +77,9 @@ def _where(result: RunResult) -> str:
 
 def _verdict(result: RunResult) -> Text:
     if result.error is not None:
-        return Text(f"\ny is WRONG: {result.error}\n", style="bold red")
+        return Text(f"y is WRONG: {result.error}", style="bold red")
     worst = result.worst_error_over_bound
-    return Text(f"\ny verified: worst error is {worst:.3g} of its bound\n", style="green")
+    return Text(f"y verified: worst error is {worst:.3g} of its bound", style="green")
 
 
 def _figures(result: RunResult) -> Table:
@@ -61,47 +89,55 @@ def _figures(result: RunResult) -> Table:
     model = result.model
     modelled = {"time_s": model.time_s, "gflops": model.gflops}
     modelled |= {"power_w": model.power_w, "energy_j": model.energy_j}
-    lines: list[tuple[str, dict[str, Figure]]] = [
-        ("FPGA", result.fpga),
-        (f"FPGA, by the model ({result.calibration})", modelled),
+    lines: list[tuple[str, dict[str, Figure], bool | None]] = [
+        ("FPGA", result.fpga, result.fpga_steady),
+        (f"FPGA, by the model ({result.calibration})", modelled, None),
     ]
     if result.cpu_library:
         threads = "1 thread" if result.cpu_threads == 1 else f"{result.cpu_threads} threads"
-        lines.append((f"CPU, {result.cpu_library}, {threads}", result.cpu))
-    for name, figures in lines:
+        lines.append((f"CPU, {result.cpu_library}, {threads}", result.cpu, result.cpu_steady))
+    for name, figures, is_steady in lines:
+        mark = " unstable" if is_steady is False else ""
         cells = [
-            _cell(figures["time_s"], units.seconds),
-            _cell(figures["gflops"], units.gflops),
-            _cell(figures["power_w"], units.watts),
-            _cell(figures["energy_j"], units.joules),
+            figure_cell(figures["time_s"], units.seconds) + mark,
+            figure_cell(figures["gflops"], units.gflops) + mark,
+            figure_cell(figures["power_w"], units.watts),
+            figure_cell(figures["energy_j"], units.joules),
         ]
-        table.add_row(Text(name), *cells, figures["time_s"].origin or units.NOTHING)
+        table.add_row(*map(Text, (name, *cells, figures["time_s"].origin or units.NOTHING)))
     return table
 
 
-def _cell(figure: Figure, text: Callable[[float | None], str]) -> str:
-    interval = ""
-    if figure.value is not None and figure.low is not None and figure.high is not None:
-        half_width = max(figure.high - figure.value, figure.value - figure.low)
-        interval = f" ± {100 * half_width / figure.value:.1f} %" if figure.value else ""
-    return text(figure.value) + interval
+def figure_cell(figure: Figure, text: Callable[[float], str]) -> str:
+    """Return a figure with its bounds, which need not lie evenly around it.
+
+    >>> figure_cell(Figure(value=2.0, origin="modelled", low=1.5, high=4.0), units.watts)
+    '2.000 W (1.500 … 4.000)'
+    """
+    return units.with_bounds(figure.value, figure.low, figure.high, text)
 
 
 def _notes(result: RunResult) -> list[Text]:
-    reasons = {f"FPGA {_name(k)}": f.reason for k, f in result.fpga.items() if f.reason}
-    reasons |= {f"CPU {_name(k)}": f.reason for k, f in result.cpu.items() if f.reason}
+    reasons = {
+        f"{processor} {_COLUMNS[key]}": figures[key].reason
+        for processor, figures in (("FPGA", result.fpga), ("CPU", result.cpu))
+        if processor == "FPGA" or result.cpu_library
+        for key in _COLUMNS
+        if figures[key].reason
+    }
     grouped: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         grouped.setdefault(str(reason), []).append(name)
-    notes = [Text("")]
+    notes = []
     if result.fpga["time_s"].value and result.model.time_s.value:
         ratio = result.fpga["time_s"].value / result.model.time_s.value
         notes.append(Text(f"time over the model's: {ratio:.2f}"))
-    notes.append(Text(f"by the model, the time is bound by: {result.model.bound}", style="dim"))
+    most = bound_words(result.model.bound)
+    notes.append(Text(f"what takes the most time, by the model: {most}", style="dim"))
     notes += [
         Text(f"{', '.join(names)}: {reason}", style="dim") for reason, names in grouped.items()
     ]
-    rates = f"flop = 2 · {result.matrix.nnz} entries ({result.matrix.symmetric})"
+    rates = f"flop = 2 · {units.count(result.matrix.nnz)} entries ({result.matrix.symmetric})"
     lines = [rates, *_power_notes("FPGA", result.fpga, result.fpga_power)]
     lines += _power_notes("CPU", result.cpu, result.cpu_power)
     if "wall_time_s" in result.fpga:
@@ -128,21 +164,54 @@ def _power_notes(name: str, figures: dict[str, Figure], facts: dict[str, Any]) -
     return [note]
 
 
-def _name(key: str) -> str:
-    names = {"time_s": "time", "power_w": "power", "energy_j": "energy", "gflops": "rate"}
-    return names.get(key, key)
+_COLUMNS = {"time_s": "time", "gflops": "rate", "power_w": "power", "energy_j": "energy"}
+
+_TERMS = {
+    "launch": "starting the kernel",
+    "x": "reading x into the chip",
+    "fill": "filling the pipeline",
+    "channel": "reading the matrix from memory",
+    "accesses": "reading the matrix from memory",
+    "unpack": "unpacking the tiles",
+    "slots": "multiplying the stored slots",
+    "entries": "multiplying the entries",
+    "reduce": "adding up the products of rows",
+    "rows": "the work for each row",
+    "y": "writing y",
+}
+
+
+def bound_words(bound: str) -> str:
+    """Say in words which term of the model binds a time.
+
+    >>> bound_words("channel")
+    'channel: reading the matrix from memory'
+    """
+    return f"{bound}: {_TERMS[bound]}" if bound in _TERMS else bound
 
 
 def sweep_line(line: SweepLine) -> Text:
     """Return what became of one matrix with one kernel."""
     styles = {"verified": "green", "wrong": "bold red", "refused": "yellow"}
     parameter = ", ".join(f"{name} {value}" for name, value in line.parameters.items())
-    text = Text(f"{line.matrix.name:<24} {line.kernel:<7} {parameter:<10} ")
-    return text.append(line.outcome, styles[line.outcome]).append(f"  {line.detail}")
+    kernel, parameter = ("all", "") if line.is_unusable else (line.kernel, parameter)
+    text = Text(_SWEEP_COLUMNS.format(line.matrix.name, kernel, parameter))
+    return text.append(f"{line.outcome:<9}", styles[line.outcome]).append(f" {line.detail}")
 
 
-def stats_table(stats: Iterable[FormatStats]) -> Table:
-    """Return what each format would store."""
+_SWEEP_COLUMNS = "{:<24} {:<7} {:<9} "
+SWEEP_HEADING = Text(
+    _SWEEP_COLUMNS.format("matrix", "kernel", "with") + "product   worst error over its bound",
+    style="bold",
+)
+
+
+def stats_tables(matrix: Matrix, stats: Iterable[FormatStats]) -> list[Table | Text]:
+    """Return the matrix, and what each format would store of it."""
+    return [Text(f"{matrix_line(matrix)}; {matrix.source}"), Text(""), _stats_table(stats)]
+
+
+def _stats_table(stats: Iterable[FormatStats]) -> Table:
     headings = ["kernel", "slice", "block", "slots", "padding", "blocks", "density", "bytes"]
     return plain_table(
         headings,
@@ -162,17 +231,21 @@ def stats_table(stats: Iterable[FormatStats]) -> Table:
     )
 
 
-def suite_table(suite: Iterable[SuiteEntry], cached: set[str]) -> Table:
+def suite_tables(suite: Iterable[SuiteEntry], cached: set[str]) -> list[Table | Text]:
     """Return the paper's matrices and whether each is on this machine."""
+    head = (
+        "The paper's matrices, with n, nnz and the density of 16 × 16 tiles as it prints them."
+    )
     rows = [
         [e.short, f"{e.group}/{e.name}", e.n, e.nnz, e.density_percent,
          "yes" if f"{e.group}/{e.name}" in cached else ""]
         for e in suite
     ]  # fmt: skip
-    return plain_table(["short name", "SuiteSparse", "n", "nnz", "density %", "cached"], rows)
+    headings = ["short name", "SuiteSparse", "n", "nnz", "density %", "on this machine"]
+    return [Text(head), Text(""), plain_table(headings, rows)]
 
 
-def xclbin_tables(info: XclbinInfo) -> list[Table]:
+def xclbin_tables(info: XclbinInfo) -> list[Table | Text]:
     """Return what is in an xclbin."""
     parameters = {"block": info.block, "slice": info.slice_size, "room for x": info.x_room}
     facts = {
@@ -196,14 +269,20 @@ def xclbin_tables(info: XclbinInfo) -> list[Table]:
         for unit in kernel.instances
         for argument, tags in unit.memories.items()
     ]
+    connected = {tag for *_, tags in instances for tag in tags.split(", ")}
     memories = [
-        [m.tag, f"{m.base:#x}", units.bytes_text(m.bytes)] for m in info.memories if m.is_used
+        [m.tag, f"{m.base:#x}", units.bytes_text(m.bytes)]
+        for m in info.memories
+        if m.tag in connected
     ]
     return [
         head,
+        Text(""),
         plain_table(["kernel", "argument", "name", "kind", "port", "banks"], arguments),
+        Text(""),
         plain_table(["kernel", "compute unit", "argument", "banks"], instances),
-        plain_table(["bank in use", "base", "size"], memories),
+        Text(""),
+        plain_table(["connected bank", "base", "size"], memories),
     ]
 
 
@@ -213,11 +292,16 @@ def plain_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column, heading in enumerate(headings):
         is_number = any(isinstance(row[column], int | float) for row in content)
-        table.add_column(heading, justify="right" if is_number else "left")
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        table.add_column(heading, justify=justify, overflow="fold")
     for row in content:
         # As Text, which is printed as it stands: a name may hold [brackets].
-        table.add_row(*(Text(units.NOTHING if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text(_plain(cell)) for cell in row))
     return table
+
+
+def _plain(cell: Any) -> str:
+    return units.count(cell) if cell is None or isinstance(cell, int) else str(cell)
 
 
 def index_table(rows: Iterable[IndexRow]) -> Table:
@@ -239,7 +323,8 @@ def matrix_table(info: MatrixInfo) -> Table:
     }
     if info.suite:
         facts["in the paper"] = (
-            f"{info.suite.short}: n {info.suite.n}, nnz {info.suite.nnz}, "
+            f"{info.suite.short}: n {units.count(info.suite.n)}, "
+            f"nnz {units.count(info.suite.nnz)}, "
             f"{info.suite.density_percent} % of 16 × 16 tiles full"
         )
     return facts_grid(facts)
@@ -249,7 +334,7 @@ def findings_table(findings: Iterable[Finding]) -> Table:
     """Return what the doctor found."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("", "what", "found", "what to do"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")  # a path that is cut is of no use
     for f in findings:
         mark = (
             Text("ok", "green") if f.ok else Text("missing" if f.is_needed else "-", "yellow")
@@ -263,5 +348,5 @@ def facts_grid(facts: Mapping[str, Any]) -> Table:
     grid = Table.grid(padding=(0, 2))
     for name, value in facts.items():
         if value is not None:
-            grid.add_row(Text(name, style="bold"), Text(str(value)))
+            grid.add_row(Text(name, style="bold"), Text(_plain(value)))
     return grid

@@ -18,14 +18,15 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..boards import load_board
-from ..errors import SpmvFpgaError
+from ..errors import SpmvFpgaError, shortened
+from ..files import require_file, write_whole
 from ..formats.base import WORD_BYTES
 
 if sys.version_info >= (3, 11):
@@ -46,6 +47,19 @@ COUNTS = frozenset(
 """What a term may count; each is a property of `model.Workload`."""
 
 ACCESS_RULES = ("words", "values")
+
+COVERED = ("rows", "cols", "nnz", "density")
+"""Quantities of a workload whose range a calibration may state."""
+
+LARGEST = 1e18
+"""No figure of a card is larger, in SI units; products of larger ones would overflow."""
+
+MOST_LANES = 4096
+"""Products a cycle, and edges of tiles, beyond this are a mistake."""
+
+
+class _ParameterError(SpmvFpgaError):
+    """A parameter that contradicts itself."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +82,12 @@ class Parameter:
     def __post_init__(self) -> None:
         bounds = (self.low, self.value, self.high)
         if not all(math.isfinite(v) for v in bounds) or not 0 <= self.low <= self.value:
-            raise SpmvFpgaError(
+            raise _ParameterError(
                 f"a parameter is {self.value} in {self.low} to {self.high}; it must be finite, "
                 "not negative and within its interval."
             )
         if not self.value <= self.high or not self.source:
-            raise SpmvFpgaError(
+            raise _ParameterError(
                 f"a parameter is {self.value} in {self.low} to {self.high}, source "
                 f"{self.source!r}; it must lie in its interval and have a source."
             )
@@ -122,14 +136,21 @@ class Power:
     idle_w : Parameter
         The card without a kernel at work.
     kernel_w : Parameter
-        What a compute unit adds.
+        What an active design adds, whatever its units.
     w_per_byte_per_s : Parameter
         What each byte a second that the kernel reads of the matrix adds.
+    unit_w : Parameter
+        What each compute unit adds; nothing where only designs of one unit are known.
     """
 
     idle_w: Parameter
     kernel_w: Parameter
     w_per_byte_per_s: Parameter
+    unit_w: Parameter = Parameter(0.0, 0.0, 0.0, "not told apart: one unit")
+
+    def design_w(self, compute_units: int) -> float:
+        """Return what the units of a design draw beyond idle power, traffic excluded."""
+        return self.kernel_w.value + compute_units * self.unit_w.value
 
 
 @dataclass(frozen=True)
@@ -192,6 +213,11 @@ class Calibration:
     rates: Mapping[str, Parameter]
     kernels: Mapping[str, KernelCalibration]
     errors: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, rate in self.rates.items():
+            if not rate.low >= 1 / LARGEST:  # counts are divided by it
+                raise SpmvFpgaError(f"rates.{name}.low is {rate.low}; a rate is above 0.")
 
     def kernel(self, name: str, parameter: int | None = None) -> KernelCalibration:
         """Return what is known of a kernel, with this P or L if it has its own entry.
@@ -257,17 +283,12 @@ class Calibration:
 
     def save(self, path: str | Path) -> None:
         """Write the calibration's file, whole or not at all."""
-        target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_text(self.to_toml(), "utf-8")
-            temporary.replace(target)
+            write_whole(path, self.to_toml().encode())
         except OSError as error:
             raise SpmvFpgaError(
                 f"{path}: cannot be written: {error.strerror or error}."
             ) from None
-        finally:
-            temporary.unlink(missing_ok=True)
 
 
 def load_calibration(
@@ -304,6 +325,7 @@ def _load_shipped(name: str, board: str) -> Calibration:
 
 def _load(path: str | os.PathLike[str], board: str) -> Calibration:
     try:
+        require_file(path)
         return _calibration(tomllib.loads(Path(path).read_text("utf-8")), board)
     except SpmvFpgaError as error:
         raise SpmvFpgaError(f"{path}: {error}") from None
@@ -312,57 +334,197 @@ def _load(path: str | os.PathLike[str], board: str) -> Calibration:
             f"{path}: cannot be read: {error.strerror or error}; the calibration must be "
             f"{', '.join(SHIPPED)} or a file."
         ) from None
-    except KeyError as error:
-        raise SpmvFpgaError(f"{path}: {error} is missing; add it.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
+    except RecursionError:
+        raise SpmvFpgaError(f"{path}: not a calibration: nested too deep; mend it.") from None
+    except ValueError as error:  # no TOML, or no UTF-8
         raise SpmvFpgaError(f"{path}: not a calibration: {error}; mend it.") from None
 
 
+# A file's content, checked: a message names the key and what stands there.
+
+
 def _calibration(content: Mapping[str, Any], board: str) -> Calibration:
+    top = _Entry("", content, ("name", "title", "rates", "kernels", "errors"))
     return Calibration(
-        name=content["name"],
-        title=content["title"],
-        rates={name: _parameter(entry, board) for name, entry in content["rates"].items()},
-        kernels={name: _kernel(entry, board) for name, entry in content["kernels"].items()},
-        errors=content.get("errors", {}),
+        name=top.text("name"),
+        title=top.text("title"),
+        rates={name: _parameter(entry, board) for name, entry in top.entries("rates").items()},
+        kernels={name: _kernel(entry, board) for name, entry in top.entries("kernels").items()},
+        errors=top.table("errors", {}).numbers(),
     )
 
 
-def _kernel(entry: Mapping[str, Any], board: str) -> KernelCalibration:
-    power = {name: _parameter(value, board) for name, value in entry["power"].items()}
+def _kernel(entry: _Entry, board: str) -> KernelCalibration:
+    entry.allow(
+        "access", "lanes", "terms", "power", "time_scatter", "power_scatter", "blocks",
+        "slices", "covers",
+    )  # fmt: skip
+    power = entry.table("power")
+    power.allow(*(field.name for field in fields(Power)))
     return KernelCalibration(
-        access=entry["access"],
-        lanes=None if entry["lanes"] == "block" else int(entry["lanes"]),
-        terms=tuple(_term(term, board) for term in entry["terms"]),
-        power=Power(**power),
-        time_scatter=entry.get("time_scatter"),
-        power_scatter=entry.get("power_scatter"),
-        blocks=tuple(entry.get("blocks", ())),
-        slices=tuple(entry.get("slices", ())),
-        covers={k: (float(v[0]), float(v[1])) for k, v in entry.get("covers", {}).items()},
+        access=entry.text("access"),
+        lanes=None if entry.get("lanes") == "block" else entry.whole("lanes"),
+        terms=tuple(_term(term, board) for term in entry.tables("terms")),
+        power=Power(**{k: _parameter(v, board) for k, v in power.entries().items()}),
+        time_scatter=entry.number("time_scatter", None),
+        power_scatter=entry.number("power_scatter", None),
+        blocks=entry.wholes("blocks"),
+        slices=entry.wholes("slices"),
+        covers=_covers(entry.table("covers", {})),
     )
 
 
-def _term(entry: Mapping[str, Any], board: str) -> Term:
-    facts = dict(entry)
-    if "seconds" in facts:
-        facts["seconds"] = _parameter(facts["seconds"], board)
-    return Term(**facts)
+def _covers(entry: _Entry) -> dict[str, tuple[float, float]]:
+    entry.allow(*COVERED)
+    covers = {}
+    for key in entry.content:
+        bounds = entry.items(key)
+        if len(bounds) != 2:
+            raise entry.wrong(key, "a list of two numbers, the least and the most")
+        low, high = (_number(bound) for bound in bounds)
+        if low is None or high is None or not low <= high:
+            raise entry.wrong(key, "two numbers that ascend")
+        covers[key] = (low, high)
+    return covers
 
 
-def _parameter(entry: Mapping[str, Any], board: str) -> Parameter:
+def _term(entry: _Entry, board: str) -> Term:
+    entry.allow(*(field.name for field in fields(Term)))
+    has_seconds = "seconds" in entry.content
+    return Term(
+        name=entry.text("name"),
+        count=entry.text("count"),
+        overlaps=entry.flag("overlaps"),
+        seconds=_parameter(entry.table("seconds"), board) if has_seconds else None,
+        rate=entry.text("rate") if "rate" in entry.content else None,
+    )
+
+
+def _parameter(entry: _Entry, board: str) -> Parameter:
     """Read a parameter; `board = NAME` takes value and source from the board's file."""
-    facts = dict(entry)
-    name = facts.pop("board", None)
-    if name is not None:
-        figure = load_board(board).figures.get(name)
-        value = load_board(board).value(name)
-        facts["value"] = value
-        facts["low"] = min(facts.get("low", value), value)
-        facts["high"] = max(facts.get("high", value), value)
-        stated = str(figure.source) if figure else ""
-        facts["source"] = f"{stated}; {facts['source']}" if "source" in facts else stated
-    return Parameter(**facts)
+    entry.allow("value", "low", "high", "source", "board")
+    try:
+        if "board" in entry.content:
+            return _board_parameter(entry, board)
+        value, low, high = (entry.number(key) for key in ("value", "low", "high"))
+        return Parameter(value, low, high, entry.text("source"))
+    except _ParameterError as error:
+        raise SpmvFpgaError(f"{entry.where}: {error}") from None
+
+
+def _board_parameter(entry: _Entry, board: str) -> Parameter:
+    name, card = entry.text("board"), load_board(board)
+    value, figure = card.value(name), card.figures.get(name)
+    source = str(figure.source) if figure else ""
+    if "source" in entry.content:
+        source = f"{source}; {entry.text('source')}"
+    low, high = min(entry.number("low", value), value), max(entry.number("high", value), value)
+    return Parameter(value, low, high, source)
+
+
+def _number(value: Any) -> float | None:
+    """Return a number of a file, None where it is none that the model can use."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= LARGEST else None
+
+
+_NEEDED: Any = object()
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A table of the file, with its place in it."""
+
+    where: str
+    content: Mapping[str, Any]
+    allowed: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.content, Mapping):
+            raise SpmvFpgaError(
+                f"{self.where} is {shortened(repr(self.content))}; it must be a table."
+            )
+        if self.allowed is not None:
+            self.allow(*self.allowed)
+
+    def key(self, key: str) -> str:
+        return f"{self.where}.{key}" if self.where else key
+
+    def wrong(self, key: str, wanted: str) -> SpmvFpgaError:
+        found = shortened(repr(self.content[key]))
+        return SpmvFpgaError(f"{self.key(key)} is {found}; it must be {wanted}.")
+
+    def allow(self, *keys: str) -> None:
+        for key in self.content:
+            if key not in keys:
+                raise SpmvFpgaError(
+                    f"{self.key(shortened(key))} is not known; it must be one of "
+                    f"{', '.join(keys)}."
+                )
+
+    def get(self, key: str, default: Any = _NEEDED) -> Any:
+        if key in self.content:
+            return self.content[key]
+        if default is not _NEEDED:
+            return default
+        where = f"{self.where}: " if self.where else ""
+        raise SpmvFpgaError(f"{where}{key!r} is missing; add it.")
+
+    def text(self, key: str) -> str:
+        text = self.get(key)
+        if not isinstance(text, str) or not text.strip():
+            raise self.wrong(key, "a text")
+        return text
+
+    def flag(self, key: str) -> bool:
+        flag = self.get(key, False)
+        if not isinstance(flag, bool):
+            raise self.wrong(key, "true or false")
+        return flag
+
+    def number(self, key: str, default: Any = _NEEDED) -> Any:
+        if key not in self.content and default is not _NEEDED:
+            return default
+        number = _number(self.get(key))
+        if number is None:
+            raise self.wrong(key, f"a finite number, not negative and at most {LARGEST:g}")
+        return number
+
+    def numbers(self) -> dict[str, float]:
+        return {key: self.number(key) for key in self.content}
+
+    def whole(self, key: str) -> int:
+        if not _is_whole(self.get(key)):
+            raise self.wrong(key, f"a whole number from 1 to {MOST_LANES}")
+        return int(self.content[key])
+
+    def wholes(self, key: str) -> tuple[int, ...]:
+        if key not in self.content:
+            return ()
+        if not all(map(_is_whole, self.items(key))):
+            raise self.wrong(key, f"a list of whole numbers from 1 to {MOST_LANES}")
+        return tuple(self.content[key])
+
+    def items(self, key: str) -> Sequence[Any]:
+        found = self.get(key)
+        if not isinstance(found, list | tuple):
+            raise self.wrong(key, "a list")
+        return found
+
+    def table(self, key: str, default: Any = _NEEDED) -> _Entry:
+        return _Entry(self.key(key), self.get(key, default))
+
+    def tables(self, key: str) -> list[_Entry]:
+        where = self.key(key)
+        return [_Entry(f"{where}[{i}]", content) for i, content in enumerate(self.items(key))]
+
+    def entries(self, key: str | None = None) -> dict[str, _Entry]:
+        table = self if key is None else self.table(key)
+        return {name: table.table(name) for name in table.content}
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MOST_LANES
 
 
 # TOML, written: strings as JSON writes them are TOML strings too.

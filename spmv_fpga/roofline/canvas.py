@@ -8,12 +8,12 @@ same bytes.
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import files
 from ..errors import SpmvFpgaError
 
 if TYPE_CHECKING:
@@ -163,13 +163,9 @@ def write_whole(target: Path, content: bytes) -> None:
     SpmvFpgaError
         If it cannot be written.
     """
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(content)
-        temporary.replace(target)
+        files.write_whole(target, content)
     except OSError as error:
         raise SpmvFpgaError(
             f"{target}: cannot be written: {error.strerror or error}; choose another file."
         ) from None
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_STREAM = re.compile(r"SPMV_STREAM(?:_SRL)?\(([^,]+),([^,]+),([^)]+)\)")
 _FONT_PT = canvas.SMALLEST_FONT_PT
 
 # An 8×8 matrix with every case: full and sparse tiles, rows of unlike length, tiles that are
@@ -219,15 +220,15 @@ class Stream:
     ----------
     name, element : str
         As the header has them.
-    depth : int
-        Elements that it holds.
+    depth : str
+        Elements that it holds; the constant's name where the number follows from P or L.
     writer, reader : int
         Numbers of the processes at its ends.
     """
 
     name: str
     element: str
-    depth: int
+    depth: str
     writer: int
     reader: int
 
@@ -280,7 +281,7 @@ def data_flow(kernel: str) -> DataFlow:
     --------
     >>> flow = data_flow("block")
     >>> flow.processes[0], flow.processes[-1], len(flow.streams)
-    ('read_matrix', 'write_y', 11)
+    ('read_inputs', 'write_y', 12)
     """
     path = data_dir("hls_templates") / kernel / f"{kernel}.hpp"
     try:
@@ -293,7 +294,7 @@ def data_flow(kernel: str) -> DataFlow:
     ]
     streams = tuple(
         _stream(element.strip(), name.strip(), depth.strip(), text, calls, path.name)
-        for element, name, depth in re.findall(r"SPMV_STREAM\(([^,]+),([^,]+),([^)]+)\)", text)
+        for element, name, depth in _STREAM.findall(text)
     )
     ports = load_kernel(kernel).ports
     return DataFlow(
@@ -319,11 +320,10 @@ def _stream(
         raise KernelSpecError(
             f"{header}: stream {name} is used by {len(users)} processes; it must join two."
         )
-    constant = re.search(rf"\b{re.escape(depth)}\s*=\s*(\d+)", text)
-    held = depth if depth.isdigit() else constant.group(1) if constant else None
-    if held is None:
-        raise KernelSpecError(f"{header}: the depth {depth} of stream {name} is no number.")
-    return Stream(name, element.removeprefix("std::"), int(held), *users)
+    constant = re.search(rf"\b{re.escape(depth)}\s*=\s*(\d+)\s*;", text)
+    # One that follows from block or slice is known by its name only.
+    held = depth if depth.isdigit() or constant is None else constant.group(1)
+    return Stream(name, element.removeprefix("std::"), held, *users)
 
 
 def figure_3(kernel: str = "block") -> Figure:
@@ -338,7 +338,8 @@ def figure_3(kernel: str = "block") -> Figure:
     caption = (
         f"Data flow of kernel {kernel}, read from {kernel}.hpp: {len(flow.processes)} "
         f"processes (boxes) run side by side, joined by {len(flow.streams)} streams (rounded; "
-        "element and depth). Ports of the card's memory are yellow."
+        "element × depth, by its name where it follows from block or slice). Ports of the "
+        "card's memory are yellow."
     )
     with canvas.style():
         rows = plan.bottom - plan.top + 1.0
@@ -428,12 +429,15 @@ def plan_of(flow: DataFlow) -> Plan:
             places[k] = (spread if is_shared else middle[number], 2.0 * level + 1)
 
     ports = {}
+    first = [n for n, p in flow.ports.items() if levels[p] == 0 and n not in flow.outputs]
     for name, process in flow.ports.items():
         column, row = processes[process]
         if name in flow.outputs:
             ports[name] = (column, row + 1.2)
+        elif name in first:  # side by side above the first process
+            ports[name] = (column + 1.4 * (first.index(name) - (len(first) - 1) / 2), row - 1.2)
         else:
-            ports[name] = (column, row - 1.2) if levels[process] == 0 else (column + 1.3, row)
+            ports[name] = (column + 1.3, row)
     return Plan(processes, tuple(places), ports)
 
 

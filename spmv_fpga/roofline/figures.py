@@ -1,9 +1,9 @@
 """The roofline as a picture: roofs, zones and points, as in Figures 1 and 4 to 6 of the paper.
 
-Vertical is GFLOP/s, horizontal CIA, useful flop per access. What was measured or published is
-filled, what was emulated half filled, what is modelled open; a hairline joins the two views of
-one product. Each kernel has its marker and each line its dashes, so the picture is read in
-grey as well.
+Vertical is GFLOP/s, horizontal CIA, the computational intensity per access: useful flop per
+access. What was measured or published is filled, what was emulated half filled, what is
+modelled open; a hairline joins the two views of one product. Each kernel has its marker and
+each line its dashes, so the picture is read in grey as well.
 
 References
 ----------
@@ -42,13 +42,16 @@ _FONT_PT = canvas.SMALLEST_FONT_PT
 _CROWDED = 24
 """With more points, lines and zones are named in the legend."""
 
+_ROOM_FOR_TEXT = 1.4
+"""Ratio of two roofs from which a line of text stands between them."""
+
 _P1_LINE: dict[str, Any] = {"color": canvas.BLUE, "linewidth": 1.3, "linestyle": "--"}
 _P2_LINE: dict[str, Any] = {"color": canvas.VERMILION, "linewidth": 1.3, "linestyle": "-."}
 _CAP_LINE: dict[str, Any] = {"color": canvas.PURPLE, "linewidth": 1.5, "linestyle": (0, (1, 1))}
 _RED_ZONE = (canvas.VERMILION, 0.30, "////")
 _GREEN_ZONE = (canvas.GREEN, 0.16, "")
 _RED_TEXT = "red zone (hatched): faster, more energy"
-_GREEN_TEXT = "green zone: faster and less energy"
+_GREEN_TEXT = "green zone: faster, less energy"
 
 _FILL: Mapping[Origin, str] = {
     "measured": "full",
@@ -109,7 +112,7 @@ def roofline_figure(
     >>> from spmv_fpga.roofline.calibration import load_calibration
     >>> axes, = roofline_figure([], load_calibration("paper")).axes
     >>> axes.get_xlabel()
-    'CIA (useful flop per access)'
+    'CIA: computational intensity per access (useful flop)'
     """
     drawn = list(points)
     edges = tuple(blocks) or _edges(drawn) or (16,)
@@ -123,13 +126,14 @@ def roofline_figure(
         figure = canvas.new_figure(height_in)
         limits = _limits(drawn, [*by_edge.values(), *(s.roofs for s in scaled)], lines)
         axes = _log_axes(figure, caption, title, limits)
-        axes.set_xlabel("CIA (useful flop per access)")
+        axes.set_xlabel("CIA: computational intensity per access (useful flop)")
         axes.set_ylabel("Performance (GFLOP/s)")
         picture = _Roofline(axes)
         picture.draw_zones(lines, by_edge[max(edges)])
         picture.draw_roofs(by_edge, lines)
         picture.draw_unit_roofs(scaled)
         picture.draw_points(drawn)
+        picture.write_caps(scaled, power_cap_w, drawn)
         picture.write_all(lines, by_edge, drawn)
     return figure
 
@@ -395,18 +399,21 @@ class _Roofline:
 
     def draw_unit_roofs(self, scaled: Sequence[UnitRoofs]) -> None:
         """Draw the roofs of more units, and where power reaches the cap."""
-        for found in scaled[1:]:
+        tops = [found.roofs.compute_gflops for found in scaled]
+        for found, above in zip(scaled[1:], [*tops[2:], math.inf], strict=False):
+            top = found.roofs.compute_gflops
             self._slope(
-                found.roofs.giga_accesses_per_s, found.roofs.compute_gflops,
+                found.roofs.giga_accesses_per_s, top,
                 gid=f"roof-access-x{found.compute_units}", color=canvas.GREY, linewidth=1.1,
             )  # fmt: skip
             self._line(
-                [found.roofs.ridge_cia, self.x_high], [found.roofs.compute_gflops] * 2,
+                [found.roofs.ridge_cia, self.x_high], [top] * 2,
                 gid=f"roof-block-x{found.compute_units}", color=canvas.GREY, linewidth=1.1,
             )  # fmt: skip
+            is_free = above > _ROOM_FOR_TEXT * top
             self.write(
-                f"{found.compute_units} units: {found.roofs.compute_gflops:.3g} GFLOP/s",
-                self.x_high, found.roofs.compute_gflops, dx=-4, dy=3, ha="right", va="bottom",
+                f"{found.compute_units} units: {top:.3g} GFLOP/s", self.x_high, top,
+                dx=-4, dy=3 if is_free else -3, ha="right", va="bottom" if is_free else "top",
             )  # fmt: skip
         for found in scaled:
             if found.capped_accesses_per_s:
@@ -417,10 +424,13 @@ class _Roofline:
 
     def _slope(self, slope: float, top: float, **how: Any) -> None:
         """Draw `y = slope · x` up to a height."""
-        start = max(self.x_low, self.y_low / slope)
-        end = min(top / slope, self.x_high)
+        start, end = self._reach(slope, top)
         if start < end:
             self._line([start, end], [start * slope, end * slope], **how)
+
+    def _reach(self, slope: float, top: float) -> tuple[float, float]:
+        """Where `y = slope · x` enters the picture, and where it ends at a height."""
+        return max(self.x_low, self.y_low / slope), min(top / slope, self.x_high)
 
     def _line(self, x: list[float], y: list[float], **how: Any) -> None:
         self.axes.plot(x, y, zorder=2, **how)
@@ -507,6 +517,19 @@ class _Roofline:
                 _RED_TEXT, self.x_high, lines.scalar_gflops,
                 dx=-4, dy=-15, ha="right", va="top",
             )  # fmt: skip
+
+    def write_caps(
+        self, scaled: Sequence[UnitRoofs], power_cap_w: float, points: Sequence[Point]
+    ) -> None:
+        """Write what the lines of the power cap are."""
+        for found in scaled:
+            if not found.capped_accesses_per_s:
+                continue
+            slope = found.capped_accesses_per_s / 1e9
+            start, end = self._reach(slope, found.roofs.compute_gflops)
+            if start < end:
+                text = f"{power_cap_w:g} W with {found.compute_units} units"
+                self.write_along(text, start, end, slope, avoid=points)
 
     def mark_ridge(self, x: float, y: float, text: str) -> None:
         """Mark where two roofs meet."""
@@ -644,11 +667,11 @@ def _zone_handles(lines: EnergyLines, block: Roofs) -> list[Artist]:
 
 
 def _p1_text(lines: EnergyLines) -> str:
-    return f"peak of Scalar, P1: {lines.scalar_gflops:.3g} GFLOP/s"
+    return f"peak of Scalar: {lines.scalar_gflops:.3g} GFLOP/s"
 
 
 def _p2_text(lines: EnergyLines) -> str:
-    return f"P2/P1 × Scalar's peak: {lines.equal_energy_gflops:.3g} GFLOP/s"
+    return f"P2/P1 × peak of Scalar: {lines.equal_energy_gflops:.3g} GFLOP/s"
 
 
 def _zone_look(color: str, alpha: float, hatch: str) -> dict[str, Any]:
@@ -736,28 +759,32 @@ def _caption(
     units = "one compute unit" if fewest == 1 else f"{fewest} compute units"
     origins = {p.origin for p in points}
     fills = {
-        "filled": sorted(origins & {"measured", "published"}),
-        "half filled": sorted(origins & {"emulated"}),
-        "open": sorted(origins & {"modelled"}),
+        "Filled": sorted(origins & {"measured", "published"}),
+        "Half filled": sorted(origins & {"emulated"}),
+        "Open": sorted(origins & {"modelled"}),
     }
     scalar, block = (roofs(calibration, kernel) for kernel in ("scalar", "block"))
     has_scalar = any(p.series == "scalar" for p in points)
     is_apart = has_scalar and scalar.access_bytes != block.access_bytes
-    marks = ", ".join(
-        f"{fill}: {' and '.join(names)}" for fill, names in fills.items() if names
-    )
+    marks = [
+        f"{fill} points are {' or '.join(names)}" for fill, names in fills.items() if names
+    ]
     parts = [
         f"Lines and zones are modelled: {_calibration_text(calibration)}, {units}",
-        f"P1 = {lines.scalar_power_w:.3g} W, P2 = {lines.block_power_w:.3g} W",
+        f"Power of Scalar P1 = {lines.scalar_power_w:.3g} W, of Block "
+        f"P2 = {lines.block_power_w:.3g} W",
+        "In both zones Block is faster than the peak of Scalar",
         *_units_text(scaled, power_cap_w),
         "Gaccess/s: 10⁹ accesses of Block a second",
         is_apart
-        and f"An access of Scalar is {scalar.access_bytes} bytes, many to a word, so its "
-        "points stand under its peak alone",
-        marks and f"Points {marks}",
-        any(p.cia_bounds for p in points) and "Bars: what a density in whole per cent may mean",
+        and f"CIA has two scales: an access of Scalar is {scalar.access_bytes} bytes, one of "
+        f"Block {block.access_bytes}; the access roof is that of Block",
+        *marks,
+        any(p.cia_bounds for p in points)
+        and "Bars: where the point may be, as the density is published in whole per cent",
         any(p.is_least for p in points)
-        and "At least: as if each 16×16 tile held four tiles of 8×8",
+        and "At least: as if something stood in all four 8×8 tiles of each 16×16 tile; "
+        "the real number of 8×8 tiles is not known",
         note.rstrip("."),
     ]
     return ". ".join(part for part in parts if part) + "."

@@ -571,7 +571,7 @@ def predict_one(work: Workload, calibration: Calibration, compute_units: int = 1
         overlapped=overlapped,
         energy_parts={
             "idle": power.idle_w.value * time_s,
-            "kernel": compute_units * power.kernel_w.value * time_s,
+            "kernel": power.design_w(compute_units) * time_s,
             "traffic": power.w_per_byte_per_s.value * traffic * time_s,
         },
         bound=max(terms, key=lambda name: terms[name]),
@@ -691,7 +691,7 @@ def _count_spread(
 def _power_w(power: Power, bytes_per_s: float, compute_units: int) -> float:
     return (
         power.idle_w.value
-        + compute_units * power.kernel_w.value
+        + power.design_w(compute_units)
         + power.w_per_byte_per_s.value * bytes_per_s
     )
 
@@ -705,7 +705,8 @@ def _power_spread(
         return scatter, scatter
     parts = (
         (power.idle_w, 1.0),
-        (power.kernel_w, float(compute_units)),
+        (power.kernel_w, 1.0),
+        (power.unit_w, float(compute_units)),
         (power.w_per_byte_per_s, bytes_per_s),
     )
     below = math.hypot(*((p.value - p.low) * count for p, count in parts))

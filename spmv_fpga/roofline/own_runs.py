@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import SpmvFpgaError
 from ..formats.base import WORD_BYTES
 from .calibration import (
+    LARGEST,
     Calibration,
     KernelCalibration,
     Parameter,
@@ -47,6 +48,12 @@ class _Run:
     bytes: int
     time_s: float
     power_w: float | None
+
+    def __post_init__(self) -> None:
+        for name, figure in vars(self).items():
+            least = 0 if name in ("rows", "cols", "nnz", "density") else 1 / LARGEST
+            if isinstance(figure, int | float) and not least <= figure <= LARGEST:
+                raise ValueError(f"{name} is {figure}; it must be above 0, at most {LARGEST:g}")
 
     @property
     def key(self) -> str:
@@ -132,7 +139,7 @@ def _run(document: Mapping[str, Any], number: int) -> _Run:
             time_s=float(time["value"]),
             power_w=float(power["value"]) if is_measured else None,
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise SpmvFpgaError(
             f"result {number} is no document of a run ({type(error).__name__}: {error}); give "
             "what `spmv-fpga run --json-out` wrote."

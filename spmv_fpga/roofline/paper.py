@@ -23,12 +23,14 @@ import numpy as np
 
 from ..errors import MatrixError, SpmvFpgaError
 from ..figures import Figure
+from ..files import require_file
 from ..formats import count_blocks
 from ..formats.base import density
 from ..matrices import open_matrix
 from ..matrices.collection import find_archive
 from ..matrices.suite import SuiteEntry, find_in_suite
 from ..matrices.twins import TwinFigures, make_twin
+from ..units import percent
 from .calibration import (
     Calibration,
     KernelCalibration,
@@ -113,6 +115,7 @@ def load_tables(path: str | os.PathLike[str] | None = None) -> tuple[PublishedRo
     """
     source = Path(TABLES if path is None else path)
     try:
+        require_file(source)
         lines = source.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -755,14 +758,15 @@ def _sentences(facts: Mapping[str, Any]) -> list[str]:
     ]
     dense = errors.get("block_time_dense", errors["block_time"])
     sentences.append(
-        f"Of rows left out of the fit, the time is missed by {dense:.1%} (Block, density from "
-        f"{DENSE:.0%}) and {errors['scalar_time']:.1%} (Scalar) in the mean, the energy with "
-        f"the time given by {errors['block_energy_given_time']:.1%} and "
-        f"{errors['scalar_energy_given_time']:.1%}."
+        "Each row was predicted by a fit to the other rows. On average the time is missed by "
+        f"{percent(dense)} (Block, density from {percent(DENSE, 0)}) and "
+        f"{percent(errors['scalar_time'])} (Scalar); the energy, with the published time, by "
+        f"{percent(errors['block_energy_given_time'])} and "
+        f"{percent(errors['scalar_energy_given_time'])}."
     )
     sentences.append(
         "The density is printed in whole per cent; that alone leaves the modelled time of "
-        f"Block open by up to ±{rounding['relative']:.0%} ({rounding['name']})."
+        f"Block open by up to ±{percent(rounding['relative'], 0)} ({rounding['name']})."
     )
     return sentences
 

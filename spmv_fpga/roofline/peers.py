@@ -149,7 +149,7 @@ def known_density(name: str, n: int, nnz: int) -> KnownDensity | None:
     >>> known_density("TSOPF_RS_b2383", 38120, 16171169).value
     0.71
     >>> round(known_density("nd6k", 18000, 6897316).value, 3)
-    0.427
+    0.426
     >>> known_density("mouse_gene", 45101, 28967291) is None
     True
     """

@@ -236,20 +236,21 @@ def run_point(document: Mapping[str, Any], calibration: Calibration) -> Point | 
         value, origin, name, nnz = (
             gflops["value"],
             gflops["origin"],
-            matrix["name"],
+            str(matrix["name"]),
             matrix["nnz"],
         )
-    except (KeyError, TypeError) as error:
+        if value is None or origin not in ORIGINS or not nnz or not accesses:
+            return None
+        cia, value, compute_units = 2 * nnz / accesses, float(value), int(compute_units)
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise SpmvFpgaError(
             f"the result is no run of this program: {error} is wrong."
         ) from None
-    if value is None or origin not in ORIGINS or not nnz or not accesses:
-        return None
     return Point(
         name=name,
         series=kernel["name"],
         parameter=parameter,
-        cia=2 * nnz / accesses,
+        cia=cia,
         gflops=value,
         origin=origin,
         compute_units=compute_units,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from ..formats.base import WORD_LANES, canonical_csr, words_for
 from ..formats.blocked_ell import DESCRIPTORS_PER_WORD, check_block
 from ..formats.sliced_ell import slice_widths
 from ..matrices import Matrix, Symmetric, open_matrix
+from ..units import bytes_text, count, percent, ranges
 from .calibration import Calibration, load_calibration
 from .model import Prediction, Workload, energy_lines, predict_one, workload
 
@@ -594,29 +595,61 @@ def _warnings(
     matrix: Matrix, candidates: Sequence[Prediction], board: Board, sampled: int | None
 ) -> tuple[str, ...]:
     found = list(matrix.warnings)
+    if matrix.is_twin:
+        found.append(
+            "A twin follows its original in n, nnz and 16 × 16 tiles; tiles of another size, "
+            "and how evenly its rows are filled, are the twin's own."
+        )
     if sampled is not None:
         worst = max(c.workload.count_error for c in candidates)
         found.append(
-            f"tiles were counted in {sampled} of {matrix.csr.shape[0]} rows; counts are within "
-            f"{worst:.1%} at 95 %."
+            f"tiles were counted in {count(sampled)} of {count(matrix.csr.shape[0])} rows; "
+            f"counts are within {percent(worst)} at 95 %."
         )
     large: dict[str, str] = {}
+    panels: dict[int, list[int]] = {}
     for c in candidates:
         found += c.warnings
         label = f"{c.workload.kernel} {c.workload.parameter}"
         unit_bytes = c.workload.share(c.compute_units).bytes
         if unit_bytes > board.bank_bytes:
             large[label] = (
-                f"{label}: the matrix takes {unit_bytes} bytes a unit with {c.compute_units}; "
-                f"a bank of board {board.name} has {board.bank_bytes}."
+                f"{label}: the matrix takes {bytes_text(unit_bytes)} a unit with "
+                f"{c.compute_units}; a bank of board {board.name} has "
+                f"{bytes_text(board.bank_bytes)}."
             )
         if c.workload.launches > 1:
-            found.append(
-                f"x has {matrix.csr.shape[1]} elements, too many for the chip with "
-                f"{c.compute_units} units: {c.workload.launches} panels of columns, each with "
-                "a launch; adding up y on the host is not in the time."
-            )
-    return tuple(dict.fromkeys([*found, *large.values()]))
+            panels.setdefault(c.workload.launches, []).append(c.compute_units)
+    if panels:
+        how_many = "; ".join(
+            f"{number} panels where units are {ranges(users)}"
+            for number, users in panels.items()
+        )
+        found.append(
+            f"x has {count(matrix.csr.shape[1])} elements, too many for the chip, so columns "
+            f"go in panels, each with a launch ({how_many}); adding up y on the host is not in "
+            "the time."
+        )
+    labels = {f"{c.workload.kernel} {c.workload.parameter}" for c in candidates}
+    return _grouped([*found, *large.values()], labels)
+
+
+def _grouped(warnings: Sequence[str], labels: Collection[str]) -> tuple[str, ...]:
+    """Say once what holds for several kernels.
+
+    >>> _grouped(["a 4: too large.", "a 8: too large.", "odd."], {"a 4", "a 8"})
+    ('a 4, a 8: too large.', 'odd.')
+    """
+    kernels: dict[str, list[str]] = {}
+    for warning in dict.fromkeys(warnings):
+        label, _, text = warning.partition(": ")
+        if label in labels:
+            kernels.setdefault(text, []).append(label)
+        else:
+            kernels.setdefault(warning, [])
+    return tuple(
+        f"{', '.join(names)}: {text}" if names else text for text, names in kernels.items()
+    )
 
 
 def _candidate_document(candidate: Prediction) -> dict[str, Any]:

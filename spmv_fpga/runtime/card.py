@@ -47,6 +47,8 @@ CardMode = Literal["sw_emu", "hw_emu", "hw"]
 _EMULATION_START_S = 60.0
 _EMULATION_S_PER_SLOT = 5e-6
 _LOG_TAIL_LINES = 8
+# What XRT writes when the program that plays the card is gone; it then ends its own group.
+_CARD_DIED = "Software emulation of compute unit(s) exited unexpectedly"
 _CARD_FAILED = "the emulated card failed: {}"
 # How long a worker may take to end by itself: in peace, and when something went wrong.
 _ENDING_S, _HURRY_S = 2.0, 0.2
@@ -261,14 +263,13 @@ class Card:
         product.y[:] = 0
         total: LaunchTimes | None = None
         for number, parts in enumerate(product.rounds):
-            to_card_s = self._bring_round(number) if number else 0.0
+            is_there = self._resident == (product.matrix, number)
+            to_card_s = 0.0 if is_there else self._bring_round(number)
             steps = max((part.fmt.num_stored + part.fmt.num_y for part in parts), default=0)
             times = self._launch_units([part.unit for part in parts], steps, repeat)
             to_host_s = self._fetch_round(number) if len(product.rounds) > 1 else 0.0
             times = replace(times, to_card_s=to_card_s, to_host_s=to_host_s)
             total = times if total is None else total.followed_by(times)
-        if len(product.rounds) > 1:
-            self._resident = None  # the next product begins with the first round again
         assert total is not None
         return total
 
@@ -445,7 +446,7 @@ class Card:
 
     def _on_card(self, unit: int) -> Job:
         if unit not in self._jobs:
-            raise DeviceError("there is nothing on the card; call place first.")
+            raise DeviceError("there is no matrix on the card; call place first.")
         return self._jobs[unit]
 
     def _write(self, unit: int, contents: Mapping[str, npt.NDArray[Any]]) -> float:
@@ -485,7 +486,7 @@ class Card:
                  str(child.fileno()), str(_pid_to_outlive())],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=self._environment(run), cwd=run.path,
-                start_new_session=True, pass_fds=[child.fileno()],
+                start_new_session=True, pass_fds=[child.fileno(), run.lock],
             )  # fmt: skip
         child.close()
         answer = self._ask(
@@ -538,7 +539,7 @@ class Card:
             self._channel.send(request, memory)
             answer, _ = self._channel.receive(limit_s)
         except ChannelClosedError:
-            raise DeviceError(self._cause_of_death()) from None
+            raise self._death() from None
         except TimeoutError:
             self._end(_HURRY_S)
             raise DeviceError(
@@ -550,21 +551,24 @@ class Card:
             raise DeviceError(_CARD_FAILED.format(failure) if failure else answer["error"])
         return answer
 
-    def _cause_of_death(self) -> str:
+    def _death(self) -> DeviceError:
         """Find out why the worker is gone; the emulated card's own report knows best."""
         if self._run is None or self._process is None:
-            return "the card is closed."
+            return DeviceError("the card is closed.")
         if failure := self._run.failure():
-            return _CARD_FAILED.format(failure)
+            return DeviceError(_CARD_FAILED.format(failure))
         lines: list[str] = []
         for log in (self._run.log_path, self._run.path / "worker.log"):
             with contextlib.suppress(OSError):
                 lines += log.read_text(errors="replace").splitlines()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDING_S)
-        status = self._process.returncode
+        how = _how_it_ended(self._process.returncode)
+        reason = f"the worker, which drives the card, {how}"
+        if any(line.startswith(_CARD_DIED) for line in lines):
+            reason = f"the emulated card died; XRT noticed, and the worker {how}"
         tail = "\n".join(lines[-_LOG_TAIL_LINES:])
-        return f"the process that drives the card ended (status {status}).\n{tail}".rstrip()
+        return DeviceError(f"{reason}; try again, --verbose shows XRT's log.", log=tail)
 
 
 def open_device(
@@ -636,6 +640,23 @@ def _card_mode(target: str) -> CardMode:
         if mode == target:
             return mode
     raise DeviceError(f"target {target} cannot be run.")
+
+
+def _how_it_ended(status: int | None) -> str:
+    """Say how a process ended.
+
+    >>> _how_it_ended(-9), _how_it_ended(3)
+    ('was ended by SIGKILL', 'ended with status 3')
+    """
+    if status is None:
+        return "does not answer"
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was ended by {name}"
 
 
 def _pid_to_outlive() -> int:

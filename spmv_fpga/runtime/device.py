@@ -47,9 +47,12 @@ class OpenClCard:
         self, xclbin: Path, kernel: str, units: Sequence[str], device_prefix: str
     ) -> None:
         self.device = find_device(device_prefix)
-        # Out of order, or the units would wait for each other.
         properties = cl.command_queue_properties
-        options = properties.PROFILING_ENABLE | properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+        options: int = properties.PROFILING_ENABLE
+        # In order, units would wait for each other; out of order, launches of one unit that are
+        # in flight would count each other's time.
+        if len(units) > 1:
+            options |= properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
         try:
             self.context = cl.Context([self.device])
             self.queue = cl.CommandQueue(self.context, properties=options)  # type: ignore[arg-type]

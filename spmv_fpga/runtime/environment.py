@@ -14,6 +14,7 @@ every process of its group.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import json
@@ -21,6 +22,7 @@ import os
 import platform as host_platform
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -54,6 +56,8 @@ _SHELL_SAFE = re.compile(r"/[A-Za-z0-9_./+-]*")
 _SOCKET_PATH_LIMIT = 107
 _SOCKET_NAME = "device99_1_4194304"  # the longest: pid_max is 2^22
 _PATIENCE_S = 2.0
+# A run's folder, and the file in it whose lock says that it is in use.
+_RUN_PREFIX, _RUN_LOCK = "spmv_fpga_", "lock"
 _XILINX_VENDOR = 0x10EE  # PCI SIG's number
 _LINKER_OWN = ("libstdc++.so", "libm.so", "libgcc_s.so", "libc.so", "ld-linux", "linux-vdso")
 
@@ -320,10 +324,15 @@ class RunFolder:
     """
 
     def __init__(self) -> None:
-        self._temporary = tempfile.TemporaryDirectory(
-            prefix="spmv_fpga_", dir=_run_parent(), ignore_cleanup_errors=True
-        )
-        self.path = Path(self._temporary.name)
+        parent = _run_parent()
+        _sweep_runs(parent)
+        self._lock: int | None = None
+        while self._lock is None:
+            self._temporary = tempfile.TemporaryDirectory(
+                prefix=_RUN_PREFIX, dir=parent, ignore_cleanup_errors=True
+            )
+            self.path = Path(self._temporary.name)
+            self._lock = _lock_run(self.path)
 
     def __enter__(self) -> RunFolder:
         return self
@@ -335,6 +344,13 @@ class RunFolder:
         trace: TracebackType | None,
     ) -> None:
         self.remove()
+
+    @property
+    def lock(self) -> int:
+        """Descriptor that marks the folder as in use for as long as a process has it open."""
+        if self._lock is None:
+            raise DeviceError("the run's folder is gone; make another.")
+        return self._lock
 
     @property
     def report_path(self) -> Path:
@@ -382,6 +398,44 @@ class RunFolder:
         while self.path.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
             shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _lock_run(folder: Path) -> int | None:
+    """Return a descriptor that holds the folder's lock; None if it was swept meanwhile."""
+    try:
+        descriptor = os.open(folder / _RUN_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (folder / _RUN_LOCK).stat()
+    except (BlockingIOError, FileNotFoundError):
+        os.close(descriptor)
+        return None
+    except OSError:  # a file system without locks: nobody can sweep the folder there either
+        pass
+    return descriptor
+
+
+def _sweep_runs(parent: Path) -> None:
+    """Remove the folders of this user's runs whose processes are all gone,."""
+    for folder in parent.glob(f"{_RUN_PREFIX}????????"):
+        with contextlib.suppress(OSError):
+            status = folder.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
+                _sweep_run(folder)
+
+
+def _sweep_run(folder: Path) -> None:
+    descriptor = os.open(folder / _RUN_LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)
 
 
 def _run_parent() -> Path:

@@ -186,11 +186,13 @@ def matrix_room(xclbin: XclbinInfo, function: str, vector_bytes: int) -> int | N
         if not banks:
             return None
         tags = {bank.tag for bank in banks}
-        shared = tags & {m.tag for m in xclbin.memories_of(instance.name, "x")}
-        kept = RUNTIME_BYTES_PER_UNIT * xclbin.compute_units if banks[0].base == 0 else 0
+        of_vectors = (xclbin.memories_of(instance.name, name) for name in ("x", "y"))
+        shared = tags & {bank.tag for banks in of_vectors for bank in banks}
+        has_runtime = any(bank.base == 0 for bank in banks)
+        kept = RUNTIME_BYTES_PER_UNIT * xclbin.compute_units if has_runtime else 0
         vectors = _whole_pages(vector_bytes) + 2 * PAGE_BYTES if shared else 0
         room = sum(bank.bytes for bank in banks) - kept - vectors
-        rooms.append(room // PAGE_BYTES * PAGE_BYTES)
+        rooms.append(max(0, room // PAGE_BYTES * PAGE_BYTES))
     return min(rooms, default=None)
 
 

@@ -53,9 +53,11 @@ class Worker:
         """Load OpenCL and program the card."""
         try:
             from .device import OpenClCard
-        except ImportError as error:
+        # A package that is there but broken may raise anything.
+        except Exception as error:
+            remedy = "run `pip install pyopencl`, and see `spmv-fpga doctor`"
             raise DeviceError(
-                f"pyopencl cannot be imported ({error}); run `pip install pyopencl`."
+                f"pyopencl cannot be imported ({type(error).__name__}: {error}); {remedy}."
             ) from error
 
         self.card = OpenClCard(Path(xclbin), kernel, units, device_prefix)

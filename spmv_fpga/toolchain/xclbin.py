@@ -22,7 +22,6 @@ import json
 import math
 import os
 import struct
-import tempfile
 import uuid as uuids
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import XclbinError
+from ..files import require_file, write_whole
 
 __all__ = [
     "Argument", "Facts", "Instance", "Kernel", "Memory", "Port", "Section", "XclbinInfo",
@@ -491,15 +491,7 @@ def _side_file(path: Path) -> Path:
 
 def _write_atomically(path: Path, content: bytes) -> None:
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_whole(path, content)
     except OSError as error:
         reason = f"cannot be written ({error.strerror}); choose a folder that can be written"
         raise XclbinError(reason, path=path) from error
@@ -741,8 +733,9 @@ def read(path: str | Path) -> XclbinInfo:
     XclbinError
         If the file is missing, no xclbin, cut short, or contradicts itself.
     """
-    path = Path(path)
     try:
+        require_file(path)
+        path = Path(path)
         with path.open("rb") as file:
             return _Reader(file, path).info()
     except OSError as error:
@@ -759,8 +752,9 @@ def read_section(path: str | Path, kind: int) -> bytes | None:
     XclbinError
         If the file is missing, no xclbin, or cut short.
     """
-    path = Path(path)
     try:
+        require_file(path)
+        path = Path(path)
         with path.open("rb") as file:
             return _Reader(file, path).data(kind)
     except OSError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from spmv_fpga import units
 from spmv_fpga.power import read_regions, read_trace
 from spmv_fpga.runtime import environment
 
@@ -97,7 +98,8 @@ def test_a_command_without_marks_is_all_outside(recorder):
     document = outcome.document
     assert outcome.status == 0
     assert document["regions"] == []
-    assert document["outside"] == document["run"]
+    run = document["run"]
+    assert document["outside"] == {key: run[key] for key in ("time_s", "energy_j")}
 
 
 def test_the_table_shows_the_regions(recorder):
@@ -105,7 +107,7 @@ def test_the_table_shows_the_regions(recorder):
     outcome = recorder.run(*RECORD, "--", sys.executable, "marking.py")
     assert outcome.status == 0
     assert outcome.stdout.startswith("done\n")
-    for word in ("solve", "spmv", "outside", "run", "sensor replay (card)"):
+    for word in ("solve", "spmv", "outside", "run", "sensor: replay; boundary: card"):
         assert word in outcome.stdout
 
 
@@ -135,12 +137,28 @@ def test_a_file_that_is_no_program_is_refused(recorder):
     )
 
 
-def test_a_mark_that_cannot_be_read_is_refused_with_its_line(recorder):
-    script = 'echo "begin spmv 1.5" >> "$SPMV_FPGA_REGIONS"; echo start >> "$SPMV_FPGA_REGIONS"'
+@pytest.mark.parametrize("script", ['echo garbage >> "$SPMV_FPGA_REGIONS"',
+                                    'mkdir "$SPMV_FPGA_REGIONS"'])  # fmt: skip
+def test_marks_that_cannot_be_read_lose_no_recording(recorder, script):
+    outcome = recorder.here(*RECORD, "-o", "out.csv", "--json", "--", "sh", "-c", script)
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert read_trace(recorder.cwd / "out.csv").duration_s > 0
+    [warning] = outcome.document["warnings"]
+    assert "line 1 of the marks was left out: 'garbage'" in warning or "folder" in warning
+
+
+@pytest.mark.parametrize("seconds", ["1e300", "3601", "1e-9", "0", "nan"])
+def test_a_cadence_out_of_reason_is_refused_before_the_run(recorder, seconds):
     recorder.refuse(
-        *RECORD, "-o", "out.csv", "--", "sh", "-c", script,
-        names=["line 2", "'start'", "begin NAME TIME"], in_process=True,
+        *RECORD, "--cadence", seconds, "--", "touch", "ran", names=["--cadence"],
+        in_process=True,
     )  # fmt: skip
+
+
+def test_an_idle_phase_without_end_is_refused(recorder):
+    recorder.refuse(
+        *RECORD, "--idle", "1e300", "--", "touch", "ran", names=["--idle"], in_process=True
+    )
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_run(recorder):
@@ -285,13 +303,46 @@ def test_a_trace_without_regions_is_all_outside(recording):
 def test_an_unresolved_energy_is_no_number_in_the_table(recording):
     outcome = recording.here(*INTEGRATE)
     [line] = [line for line in outcome.stdout.splitlines() if line.startswith("pulse")]
-    assert line.split() == ["pulse", "unresolved", "3", "15.00", "ms", "-", "-", "-", "-", "3"]
+    assert line.split() == ["pulse", "unresolved", "3", "15.00", "ms", *"-----", "3"]
 
 
-def test_a_name_with_brackets_is_printed_as_it_stands(recording):
-    recording.write("regions.json", regions_text(("[spmv]", 1.0, 4.0)))
+@pytest.mark.parametrize("name", ["[spmv]", "[/b]x", "[red]loop[i]", "\\[b]"])
+def test_a_name_with_brackets_is_printed_as_it_stands(recording, name):
+    recording.write("regions.json", regions_text((name, 1.0, 4.0)))
     lines = recording.here(*INTEGRATE).stdout.splitlines()
-    assert ["[spmv]", "resolved", "1"] in [line.split()[:3] for line in lines]
+    assert [name, "resolved", "1"] in [line.split()[:3] for line in lines]
+
+
+COUNTED = "time_s,power_w,energy_j\n" + "".join(
+    f"{k / 100},{20 + 5 * (k % 10 == 0)},{21.0 * (k // 10) / 10}\n" for k in range(2001)
+)
+
+
+def test_the_table_shows_the_best_estimate_with_its_own_error(recording):
+    recording.write("trace.csv", COUNTED)
+    recording.write("regions.json", regions_text(("spmv", 1.0, 19.0)))
+    [spmv] = recording.here(*INTEGRATE, "--json").document["regions"]
+    assert spmv["preferred"] == "counter"
+    best, trapezoid = spmv["best_j"], spmv["energy_j"]
+    assert best["value"] == pytest.approx(378.0)
+    assert trapezoid["value"] == pytest.approx(369.0, abs=0.1)
+    for figure, error in ((best, "best_error_j"), (trapezoid, "energy_error_j")):
+        assert spmv[error]["value"] == pytest.approx(figure["high"] - figure["value"])
+    lines = recording.here(*INTEGRATE).stdout.splitlines()
+    [line] = [line for line in lines if line.startswith("spmv")]
+    assert line.split()[5:12] == [
+        "378.0", "J", *units.joules(spmv["best_error_j"]["value"]).split(), "counter",
+        *units.joules(trapezoid["value"]).split(),
+    ]  # fmt: skip
+
+
+def test_power_below_zero_is_told(recording):
+    recording.write("trace.csv", HEAD + "0,-5\n1,-5\n2,20\n")
+    outcome = recording.here("energy", "integrate", "trace.csv")
+    assert outcome.status == 0
+    assert "warning: 2 of 3 samples are below 0 W, the least is -5 W" in outcome.stdout
+    document = recording.here("energy", "integrate", "trace.csv", "--json").document
+    assert "the sensor or its offset is wrong" in document["warnings"][0]
 
 
 def test_a_region_that_leaves_the_trace_has_no_energy_and_says_why(recording):
@@ -318,6 +369,9 @@ def test_a_compressed_trace_is_read_as_well(recording):
         (HEAD + "0,20\n1\n", "line 6"),
         (HEAD + "1,20\n0.5,20\n", "line 6"),
         (HEAD + "0,20\n", "1 sample"),
+        (HEAD + "0,1e308\n1e308,1e308\n", "time_s is 1e+308 at sample 1; at most 1e+12"),
+        (HEAD + "0,1e308\n1,1e308\n", "power_w is 1e+308 at sample 0; at most 1e+12"),
+        (HEAD.replace("0.01", "1e300") + "0,20\n1,20\n", "the fact refresh_s is '1e300'"),
     ],
 )
 def test_a_malformed_trace_is_refused_with_its_line(recording, text, reason):
@@ -330,6 +384,9 @@ def test_a_malformed_trace_is_refused_with_its_line(recording, text, reason):
     [
         ('{"regions": [\n{"name": "spmv",}]}', "line 2"),
         ("[]", 'no list "regions"'),
+        ("[" * 100_000 + "]" * 100_000, "nested too deep"),
+        ('{"regions": [{"name": "a", "start_s": 1' + "0" * 400 + "}]}", "401 digits"),
+        ('{"regions": [{"name": "\\ud800", "start_s": 0, "end_s": 1}]}', "half a character"),
         (regions_text(("spmv", 3.0, 2.0)), "region 0 ('spmv'): end_s is 2.0"),
         ('{"regions": [{"start_s": 1, "end_s": 2}]}', "region 0: no name"),
         ('{"regions": [{"name": "spmv", "start_s": "soon", "end_s": 2}]}', "start_s is 'soon'"),
@@ -373,6 +430,27 @@ def steady(time_s: float, count: int) -> list[float]:
 
 def compare(program, a, b, *words: str):
     return program.here("energy", "compare", "--a", *a, "--b", *b, *words)
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "wrong"),
+    [
+        ("sensor", "name", ["xrt"]),
+        ("sensor", "boundary", 5),
+        ("sensor", "refresh_s", {"value": "soon"}),
+        ("run", "energy_j", {"value": True}),
+        ("outside", "energy_j", {"value": [1]}),
+    ],
+)
+def test_a_run_with_a_key_of_another_kind_is_refused(program, part, key, wrong):
+    files = write_runs(program, "a", [2.0, 2.1], 20.0)
+    document = json.loads((program.cwd / files[1]).read_text())
+    document[part][key] = wrong
+    program.write(files[1], json.dumps(document))
+    program.refuse(
+        "energy", "compare", "--a", files[0], "--b", files[1], "--json",
+        names=[files[1], "is none of `energy integrate`"], in_process=True,
+    )  # fmt: skip
 
 
 def test_the_first_16_of_64_runs_are_found_to_be_slower_and_both_answers_stand(program):
@@ -441,6 +519,8 @@ def test_unlike_boundaries_can_be_forced_with_a_warning(program):
     ("text", "reason"),
     [
         ("{", "is no JSON document"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deep"),
+        ('{"run": 1' + "0" * 400 + "}", "401 digits"),
         ("{}", "is none of `energy integrate`"),
         (
             '{"regions": [], "run": {}, "outside": {}}',
@@ -478,5 +558,5 @@ def test_the_doctor_lists_power_sources_and_what_mends_them(program, stand_in, m
     marks = {line[3]: line[0] for line in lines if line[1:3] == ["power", "source"]}
     assert marks == {"xrt": "ok", "rapl": "-", "nvml": "-"}
     text = " ".join(word for line in lines for word in line)
-    for found in ("card, new values every 1 s", "has no RAPL zone", "'spmv_fpga[nvml]'"):
+    for found in ("card, new values every 1 s", "has no RAPL zone", "[nvml]'`"):
         assert found in text

@@ -102,6 +102,16 @@ def test_an_emulated_run_without_pyopencl_says_how_to_install_it(program, stand_
     assert "Traceback" not in outcome.stderr
 
 
+def test_a_pyopencl_that_raises_when_it_is_imported_is_named(program, stand_in):
+    fakes = stand_in("pyopencl/__init__.py", 'raise RuntimeError("boom")\n')
+    program.keep_builds()
+    words = ("run", "--mode", "sw_emu", "--matrix", program.write("one.mtx", ONE))
+    outcome = program.run(*words, PYTHONPATH=fakes)
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "pyopencl cannot be imported (RuntimeError: boom)" in outcome.stderr
+    assert "spmv-fpga doctor" in outcome.stderr
+
+
 # XCL_EMULATION_MODE.
 
 WRONG_VALUES = [

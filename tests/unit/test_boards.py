@@ -52,11 +52,48 @@ def test_the_u50_has_the_clock_bandwidth_and_cap_of_the_design():
     assert board.value("max_channels") == 28
 
 
+def test_there_are_the_u50_the_u55c_and_the_u280():
+    assert board_names() == ("u280", "u50", "u55c")
+
+
+@pytest.mark.parametrize(
+    ("name", "available", "shell"),
+    [
+        ("u50", (870720, 1743360, 1344, 640, 5952), (112760, 142875, 179.5, 4, 4)),
+        ("u280", (1303680, 2607360, 2016, 960, 9024), (107629, 136086, 195.5, 0, 4)),
+        ("u55c", (1303680, 2607360, 2016, 960, 9024), (158156, 285428, 201, 0, 4)),
+    ],
+)
+def test_a_board_has_these_resources_and_its_shell_takes_these(name, available, shell):
+    board = load_board(name)
+    assert tuple(board.value(f"{r}_available") for r in boards.RESOURCES) == available
+    assert tuple(board.value(f"{r}_shell") for r in boards.RESOURCES) == shell
+
+
+@pytest.mark.parametrize("name", board_names())
+def test_designs_close_up_to_70_percent_of_logic_and_75_percent_of_the_rest(name):
+    board = load_board(name)
+    limits = [board.value(f"{resource}_limit") for resource in boards.RESOURCES]
+    assert limits == [0.70, 0.70, 0.75, 0.75, 0.75]
+    assert (board.value("max_ports"), board.value("max_channels")) == (32, 28)
+
+
+def test_a_bank_of_the_u55c_is_twice_as_large_as_one_of_the_others():
+    sizes = {name: load_board(name).bank_bytes for name in board_names()}
+    assert sizes == {"u280": 256 << 20, "u50": 256 << 20, "u55c": 512 << 20}
+
+
+@pytest.mark.parametrize("name", ["u280", "u55c"])
+def test_a_power_cap_that_no_source_states_is_not_guessed(name):
+    with pytest.raises(BoardError, match=f"{name} does not say power_cap_w"):
+        load_board(name).value("power_cap_w")
+
+
 @pytest.mark.parametrize("name", board_names())
 def test_every_figure_has_a_source(name):
     content = tomllib.loads((boards._FOLDER / f"{name}.toml").read_text("utf-8"))
     memory = {k: v for k, v in content["memory"].items() if k != "tag"}
-    figures = {**memory, **content["figures"], **content["axi"]}
+    figures = {**memory, **content["figures"], **content["resources"], **content["axi"]}
     assert len(figures) > 10
     for figure, entry in figures.items():
         assert set(entry) == {"value", "source"}, figure
@@ -83,9 +120,9 @@ def test_a_figure_that_the_file_does_not_hold_is_refused():
         load_board("u50").value("num_dsp")
 
 
-@pytest.mark.parametrize("name", ["u280", "", "../boards/u50", "u50.toml"])
+@pytest.mark.parametrize("name", ["u250", "", "../boards/u50", "u50.toml"])
 def test_a_board_that_is_not_there_is_refused_with_those_there_are(name):
-    with pytest.raises(BoardError, match="it must be u50"):
+    with pytest.raises(BoardError, match="it must be u280 or u50 or u55c"):
         load_board(name)
 
 

@@ -243,10 +243,17 @@ def test_units_that_would_take_too_many_channels_have_one_each():
     assert [unit.name for unit in units[:2]] == ["spmv_block_1", "spmv_block_2"]
 
 
-def test_more_units_than_ports_are_refused_with_the_limit():
-    message = r"cu is 17: 34 memory ports, and AMD Alveo U50 has 32; take at most 16 units\."
+def test_more_than_16_units_have_one_memory_port_each():
+    project = block_project(compute_units=17)
+    assert project.kernel.bundles == ("matrix",)
+    assert project.units[16].banks == {"matrix": "HBM[17]"}
+    assert project.files[project.top].count("bundle = matrix offset") == 3
+
+
+def test_more_units_than_channels_are_refused_with_the_limit():
+    message = r"cu is 29; .* a design for AMD Alveo U50 closes with at most 28\."
     with pytest.raises(KernelSpecError, match=message):
-        block_project(compute_units=17)
+        block_project(compute_units=29)
 
 
 @pytest.mark.parametrize("units", [0, -1])
@@ -352,12 +359,13 @@ def test_m_axi_options_are_of_the_ports_direction_and_the_boards(project):
         if pragma["mode"] != "m_axi":
             continue
         way = "write" if pragma["port"] in ("y", "checksum") else "read"
+        outstanding = 4 if pragma["port"] in ("x", "y") else axi[f"num_{way}_outstanding"]
         options = {k: v for k, v in pragma.items() if k not in ("mode", "port", "bundle")}
         assert options == {
             "offset": "slave",
             "max_widen_bitwidth": "512",
             "latency": str(axi["latency"]),
-            f"num_{way}_outstanding": str(axi[f"num_{way}_outstanding"]),
+            f"num_{way}_outstanding": str(outstanding),
             f"max_{way}_burst_length": str(axi["max_burst_length"]),
         }
 
@@ -400,6 +408,27 @@ def test_the_stream_pragma_names_the_stream_of_its_macro(project):
     ]
 
 
+def test_a_stream_in_shift_registers_is_a_stream_with_its_storage_bound(project):
+    macro = re.search(
+        r"#define SPMV_STREAM_SRL\((\w+), (\w+), (\w+)\)(.*?[^\\])\n",
+        project.files["target.hpp"],
+        re.S,
+    )
+    assert macro is not None
+    of_type, name, depth, body = macro.groups()
+    assert f"SPMV_STREAM({of_type}, {name}, {depth})" in body
+    assert re.findall(r"SPMV_PRAGMA\((.*)\)", body) == [
+        f"HLS bind_storage variable = {name} type = fifo impl = srl"
+    ]
+
+
+def test_words_of_512_bits_wait_in_no_more_than_a_shift_register_of_a_lut(project):
+    text = project.files[f"{project.kernel.name}.hpp"]
+    found = re.findall(r"SPMV_STREAM_SRL\((?:word_t|floats_t), \w+, (\w+)\)", text)
+    assert set(found) == {"kWordDepth"}
+    assert re.search(r"constexpr unsigned kWordDepth = 32;", text)
+
+
 def test_pragmas_are_of_known_kinds_and_options(project):
     known = {
         "pipeline": {"II"},
@@ -430,7 +459,7 @@ def test_every_pipeline_has_an_interval_of_one(project):
 
 def test_every_stream_of_the_data_flow_is_used_by_two_processes(project):
     text = project.files[f"{project.kernel.name}.hpp"]
-    streams = re.findall(r"SPMV_STREAM\([\w:]+, (\w+), \w+\);", text)
+    streams = re.findall(r"SPMV_STREAM(?:_SRL)?\([\w:]+, (\w+), \w+\);", text)
     arguments = [
         set(re.findall(r"\w+", process))
         for process in re.findall(r"SPMV_PROCESS\((.*?)\);", text)

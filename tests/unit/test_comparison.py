@@ -298,3 +298,11 @@ def test_the_json_document_is_valid_and_holds_figures_where_a_unit_is_named():
     assert read["state_changes"] == {"a": [], "b": [16]}
     assert read["time_ratio_low"] <= read["time_ratio"] <= read["time_ratio_high"]
     assert read["energy_smallest_detectable"] > 0
+
+
+def test_a_single_run_is_said_to_have_no_interval_before_anything_else():
+    one = RunFigures(
+        time_s=2.0, energy_j=40.0, boundary="card", sensor="xrt", verdict="resolved"
+    )
+    first, *_ = compare([one], [one]).sentences()
+    assert first == "One run has no interval (a, b): the difference may be chance."

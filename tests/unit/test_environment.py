@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,80 @@ def test_a_run_folder_is_private_and_goes_after_an_error_too() -> None:
 
     assert mode == 0o700
     assert not run.path.exists()
+
+
+@pytest.fixture
+def run_parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of the test's own in which run folders stand."""
+    with RunFolder() as outer:
+        parent = outer.path / "r"  # short: a socket's path has 107 characters
+        parent.mkdir()
+        monkeypatch.setenv("TMPDIR", str(parent))
+        yield parent
+
+
+HOLDER = """
+import sys
+from spmv_fpga.runtime.environment import RunFolder
+run = RunFolder()
+print(run.path, flush=True)
+sys.stdin.read()
+"""
+
+
+def start_holder(parent: Path) -> tuple[subprocess.Popen[str], Path]:
+    """Start a process with a run's folder below a parent; return both."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "TMPDIR": str(parent),
+             "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert holder.stdout is not None
+    return holder, Path(holder.stdout.readline().strip())
+
+
+def test_the_folder_of_a_killed_run_goes_at_the_next_start(
+    run_parent: Path,
+) -> None:
+    holder, folder = start_holder(run_parent)
+    with holder:
+        with RunFolder():
+            assert folder.is_dir()  # its process lives
+        holder.kill()
+        holder.wait()
+        assert folder.is_dir()
+        with RunFolder() as run:
+            assert list(run_parent.iterdir()) == [run.path]
+
+
+def test_a_folder_stays_while_a_child_has_its_lock(
+    run_parent: Path,
+) -> None:
+    run = RunFolder()
+    child = subprocess.Popen(["sleep", "600"], pass_fds=[run.lock])
+    try:
+        os.close(run.lock)
+        run._lock = None  # as if this process had been killed
+        run._temporary._finalizer.detach()
+        with RunFolder():
+            assert run.path.is_dir()
+    finally:
+        child.kill()
+        child.wait()
+    with RunFolder():
+        assert not run.path.exists()
+
+
+def test_folders_that_no_run_has_locked_are_left_alone(
+    run_parent: Path,
+) -> None:
+    foreign = [run_parent / name for name in ("spmv_fpga_12345678", "spmv_fpga_cache_12345678")]
+    for folder in foreign:
+        folder.mkdir()
+    touch(foreign[1] / "lock")
+    with RunFolder():
+        assert all(folder.is_dir() for folder in foreign)
 
 
 @pytest.mark.parametrize("name", ["a blank", "a;b", "$(touch x)", "ü", "x" * 100])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from spmv_fpga.boards import load_board
+from spmv_fpga.codegen import render_project
 from spmv_fpga.errors import XclbinError
 from spmv_fpga.runtime import fit
 from spmv_fpga.toolchain import xclbin
@@ -240,3 +242,73 @@ def test_a_stream_that_fits_has_no_size_among_its_reasons(shared_data: Path) -> 
     # hx_bank_256mb at block 16: 4160 blocks, with a descriptor word for every 16.
     sizes = (4160 * 1024 + 260 * 64, 266240, 266240)
     assert len(reasons(Data(sizes=sizes), given)) == 1
+
+
+# Room for the matrix stream of a unit
+
+
+def room(units: dict[str, dict[str, list[str]]], vector_bytes: int = 0) -> int | None:
+    return fit.matrix_room(info(units=units), "spmv_block", vector_bytes)
+
+
+def on(matrix: str | list[str], x: str, y: str | None = None) -> dict[str, list[str]]:
+    """Return the connections of a unit."""
+    banks = [matrix] if isinstance(matrix, str) else matrix
+    return {"matrix": banks, "x": [x], "y": [y or x]}
+
+
+def test_a_bank_that_the_matrix_has_alone_is_all_room() -> None:
+    assert room({"u_1": on("HBM[2]", "HBM[3]")}, vector_bytes=1 << 30) == BANK
+
+
+def test_several_banks_are_room_together() -> None:
+    assert room({"u_1": on(["HBM[4]", "HBM[5]"], "HBM[3]")}) == 2 * BANK
+
+
+def test_in_the_first_bank_the_runtime_keeps_four_pages_for_each_unit() -> None:
+    units = {"u_1": on("HBM[0]", "HBM[1]"), "u_2": on("HBM[2]", "HBM[3]")}
+    assert room(units) == BANK - 2 * 16384
+    assert room({"u_1": on(["HBM[1]", "HBM[0]"], "HBM[3]")}) == 2 * BANK - 16384
+
+
+@pytest.mark.parametrize(("x", "y"), [("HBM[5]", "HBM[5]"), ("HBM[5]", "HBM[6]"),
+                                      ("HBM[6]", "HBM[5]")])  # fmt: skip
+def test_vectors_in_the_bank_of_the_matrix_take_whole_pages_from_it(x: str, y: str) -> None:
+    units = {"u_1": on("HBM[5]", x, y)}
+    assert room(units, vector_bytes=8192) == BANK - 8192 - 2 * 4096
+    assert room(units, vector_bytes=8193) == BANK - 12288 - 2 * 4096
+
+
+def test_a_matrix_that_fills_its_room_passes_the_checks_with_its_vectors() -> None:
+    units = {"spmv_block_1": on("HBM[5]", "HBM[5]")}
+    x_bytes = y_bytes = 4160  # 1028 and 1025 elements in words of 64 bytes: two pages each
+    stream = room(units, vector_bytes=4 * (1028 + 1025))
+    assert stream is not None
+    assert reasons(Data(sizes=(stream, x_bytes, y_bytes)), info(units=units)) == []
+
+
+def test_the_unit_with_the_least_room_decides() -> None:
+    units = {"u_1": on("HBM[2]", "HBM[3]"), "u_2": on("HBM[4]", "HBM[4]")}
+    assert room(units, vector_bytes=4096) == BANK - 3 * 4096
+
+
+def test_vectors_larger_than_the_bank_leave_no_room_and_no_less() -> None:
+    assert room({"u_1": on("HBM[5]", "HBM[5]")}, vector_bytes=2 * BANK) == 0
+
+
+def test_without_the_kernel_or_its_banks_the_room_is_unknown() -> None:
+    assert fit.matrix_room(info(), "spmv_scalar", 0) is None
+    assert room({}) is None
+    assert room({"u_1": {"x": ["HBM[1]"], "y": ["HBM[1]"]}}) is None
+
+
+@pytest.mark.parametrize(("number", "bank"), [(1, 2), (14, 2), (15, 1), (16, 1)])
+def test_the_units_of_a_project_have_the_room_of_their_banks(number: int, bank: int) -> None:
+    project = render_project("block", {}, load_board("u50"), compute_units=number)
+    units = {
+        unit.name: {p.name: [unit.banks[str(p.bundle)]] for p in project.kernel.ports}
+        for unit in project.units
+    }
+    assert units["spmv_block_1"]["matrix"] == [f"HBM[{bank}]"]
+    taken = 0 if number <= 14 else 4096 + 2 * 4096
+    assert room(units, vector_bytes=4096) == BANK - taken

@@ -21,10 +21,11 @@ PACKAGE = Path(spmv_fpga.__file__).parent
 
 # From the lowest to the highest; a module or a sub-package each. None imports a higher one.
 LAYERS = (
-    ("version", "errors", "units", "resources"),
+    ("version", "errors", "files", "units", "resources"),
     (
         "build_cache",
         "figures",
+        "json_files",
         "stats",
         "timing",
         "vectors",
@@ -33,7 +34,7 @@ LAYERS = (
         "reference",
         "boards",
     ),
-    ("kernels", "codegen", "roofline"),
+    ("kernels", "codegen", "roofline", "design_fit"),
     ("toolchain", "runtime", "power", "baselines"),
     ("metering",),
     ("bandwidth", "measure", "sweep"),
@@ -193,6 +194,13 @@ def test_every_public_name_is_there():
     assert sorted(spmv_fpga._HOMES) == sorted(set(spmv_fpga.__all__) - {"__version__"})
     for name in spmv_fpga.__all__:
         assert getattr(spmv_fpga, name) is not None
+
+
+def test_the_face_lists_its_names_and_gives_them_to_a_star_import():
+    names: dict[str, object] = {}
+    exec("from spmv_fpga import *", names)
+    assert set(spmv_fpga.__all__) <= set(names)
+    assert set(spmv_fpga.__all__) <= set(dir(spmv_fpga))
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():

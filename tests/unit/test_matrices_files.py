@@ -169,6 +169,19 @@ def test_a_mat_file_without_a_problem_is_refused_with_what_it_holds(tmp_path):
         load_matrix(tmp_path / "m.mat")
 
 
+def test_the_only_sparse_variable_of_a_mat_file_is_the_matrix(tmp_path):
+    A = csc_array(np.array([[1.0, 0], [0, 2]]))
+    savemat(tmp_path / "m.mat", {"stiffness": A, "load": np.ones((2, 1))})
+    assert load_matrix(tmp_path / "m.mat").toarray().tolist() == [[1, 0], [0, 2]]
+
+
+def test_of_two_sparse_variables_the_user_must_save_one_alone(tmp_path):
+    A = csc_array(np.eye(2))
+    savemat(tmp_path / "m.mat", {"stiffness": A, "mass": A})
+    with pytest.raises(MatrixError, match=r"stiffness, mass; .* save the one to use alone"):
+        load_matrix(tmp_path / "m.mat")
+
+
 def test_a_mat_file_that_is_cut_short_is_refused(tmp_path):
     path = tmp_path / "m.mat"
     savemat(path, {"Problem": {"A": csc_array(np.eye(50))}}, do_compression=True)

@@ -96,13 +96,18 @@ def test_names_of_the_collection_have_twins_too():
     assert parse_twin("twin:TSOPF/TSOPF_RS_b2383") == parse_twin("twin:TS2383")
 
 
-@pytest.mark.parametrize("density", ["51", "51%", "0.51", "51.0"])
-def test_a_custom_density_is_per_cent_or_a_fraction(density):
+@pytest.mark.parametrize("density", ["51%", "51.0%", "0.51"])
+def test_a_custom_density_is_a_fraction_or_has_its_sign(density):
     assert parse_twin(f"twin:custom:n=320,nnz=9000,density={density}").density == 0.51
 
 
-def test_a_custom_density_of_1_is_one_per_cent():
-    assert parse_twin("twin:custom:n=320,nnz=9000,density=1").density == 0.01
+def test_a_custom_density_of_1_is_the_whole():
+    assert parse_twin("twin:custom:n=320,nnz=9000,density=1").density == 1
+
+
+def test_per_cent_without_the_sign_is_refused_with_the_right_way_to_write_it():
+    with pytest.raises(MatrixError, match=r"density is 51; .* 51 per cent is 51%\.$"):
+        parse_twin("twin:custom:n=320,nnz=9000,density=51")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,7 @@ def test_a_custom_density_of_1_is_one_per_cent():
     ],
 )
 def test_a_custom_twin_has_its_figures(n, nnz, density_percent):
-    matrix = open_matrix(f"twin:custom:n={n},nnz={nnz},density={density_percent}")
+    matrix = open_matrix(f"twin:custom:n={n},nnz={nnz},density={density_percent}%")
     check(matrix.csr, n, nnz, density_percent)
 
 
@@ -131,12 +136,12 @@ def test_a_custom_twin_has_its_figures(n, nnz, density_percent):
         ("twin:custom:n=100,nnz=50,density=120", "120"),
         ("twin:custom:n=100,nnz=50,density=nan", "nan"),
         ("twin:custom:n=100,nnz=50,density=x", "x"),
-        ("twin:custom:n=8,nnz=50,density=50", "16"),
-        ("twin:custom:n=64,nnz=5000,density=50", "5000"),
-        ("twin:custom:n=64,nnz=640,density=1", "640"),
+        ("twin:custom:n=8,nnz=50,density=50%", "16"),
+        ("twin:custom:n=64,nnz=5000,density=50%", "5000"),
+        ("twin:custom:n=64,nnz=640,density=1%", "640"),
         ("twin:custom:n=64,nnz=640,dense=1", "dense"),
         ("twin:TS2383:n=3", "options"),
-        ("twin:custom:n=100000,nnz=999999999,density=50", "999999999"),
+        ("twin:custom:n=100000,nnz=999999999,density=50%", "999999999"),
     ],
 )
 def test_a_twin_that_cannot_be_is_refused(spec, word):

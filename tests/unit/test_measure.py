@@ -7,6 +7,7 @@ Readings of its sensor come every 2 ms, and idle phases end once they were read.
 from __future__ import annotations
 
 import functools
+import io
 import os
 import threading
 import time
@@ -17,6 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from spmv_fpga import measure, metering
 from spmv_fpga.errors import SensorError
@@ -489,3 +491,74 @@ def test_required_energy_that_cannot_be_had_is_refused_before_the_run(
 def test_required_energy_that_can_be_had_is_measured(card: StandInCard) -> None:
     result = on_card(require_energy=True)
     assert result.fpga["energy_j"].value is not None
+
+
+# --- What the table says ------------------------------------------------------------------
+
+
+def table_of(result) -> str:
+    """Everything that a report prints, without colours or padding."""
+    console = Console(file=io.StringIO(), width=500, color_system=None)
+    for part in run_tables(result):
+        console.print(part)
+    return console.file.getvalue()
+
+
+def multiplied(**options) -> measure.RunResult:
+    chosen = {"matrix": MATRIX, "mode": "reference", "baseline": "none", **options}
+    return run(RunOptions(**chosen))
+
+
+def test_the_report_says_that_the_model_chose_the_kernel() -> None:
+    result = multiplied()
+    assert run_document(result)["kernel"]["chosen_by"] == "model"
+    assert "; chosen by the model, for time" in table_of(result)
+
+
+def test_a_kernel_that_the_user_named_is_the_users_choice() -> None:
+    result = multiplied(kernel="scalar")
+    assert run_document(result)["kernel"]["chosen_by"] == "user"
+    assert "chosen by" not in table_of(result)
+
+
+def test_an_xclbin_chooses_its_kernel(card: StandInCard) -> None:
+    assert on_card(repeat=7).chosen_by == "xclbin"
+
+
+def test_a_figure_shows_the_ends_of_its_interval_and_not_half_its_width() -> None:
+    result = multiplied()
+    time_s = result.model.time_s
+    low, high = (f"{1e6 * end:#.4g}" for end in (time_s.low, time_s.high))
+    assert f"({low} … {high})" in table_of(result)
+
+
+def test_a_time_that_is_not_steady_is_marked_where_it_stands(card: StandInCard) -> None:
+    card.product_s = lambda launch: PRODUCT_S if launch < 31 else 2 * PRODUCT_S
+    result = on_card(repeat=60, warmup_s=0.0)
+    assert result.fpga_steady is False
+    (line,) = (line for line in table_of(result).splitlines() if line.startswith("FPGA  "))
+    assert line.count("unstable") == 2
+
+
+def test_counts_have_commas_and_cycles_have_no_line() -> None:
+    text = table_of(multiplied(matrix="gallery:poisson2d:n=64"))
+    assert "4,096 × 4,096, 20,224 entries" in text
+    assert "cycles" not in text
+
+
+def test_what_binds_the_time_is_said_in_words() -> None:
+    assert "what takes the most time, by the model: launch: starting the kernel" in table_of(
+        multiplied()
+    )
+
+
+@pytest.mark.usefixtures("_no_mkl")
+def test_another_library_than_onemkl_is_a_warning() -> None:
+    result = multiplied(baseline="auto", warmup_s=0.0, measure_s=0.0)
+    assert any("in place of oneMKL" in warning for warning in result.warnings)
+    assert "cpu_instead_of_mkl" not in result.provenance
+
+
+@pytest.fixture
+def _no_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spmv_fpga.baselines.mkl.find_library", lambda: None)

@@ -69,6 +69,13 @@ def metered(
 # --- Which sensor -----------------------------------------------------------------------
 
 
+def test_a_trace_without_a_boundary_names_the_line_to_add(tmp_path) -> None:
+    (tmp_path / "trace.csv").write_text("time_s,power_w\n1,17\n2,18\n")
+    source = choose_source(f"replay:{tmp_path / 'trace.csv'}", "card")
+    assert source.sensor is None
+    assert "add the header line `# boundary: card`" in source.reason
+
+
 @pytest.mark.parametrize(
     ("boundary", "processor", "fits"),
     [

@@ -196,3 +196,68 @@ def test_the_document_has_the_fixed_keys_and_is_strict_json() -> None:
 def test_an_unknown_name_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         attribute(CONSTANT, [])["spmv"]
+
+
+def test_the_run_is_judged_as_a_region_is() -> None:
+    times = np.arange(0, 20, 0.02)
+    facts = {"sensor": "x", "boundary": "card", "refresh_s": "0.1"}
+    trace = Trace(times, 20 + np.floor(times / 0.1) % 7, facts=facts)
+    run = attribute(trace, []).to_json()["run"]
+    assert (run["verdict"], run["samples"]) == ("resolved", 1000)
+    assert 0 < run["error_j"]["value"] < 0.02 * run["energy_j"]["value"]
+
+
+def test_power_below_zero_is_told() -> None:
+    result = attribute(Trace([0.0, 1.0, 2.0], [-5.0, -4.0, 20.0]), [])
+    assert result.warnings == (
+        "2 of 3 samples are below 0 W, the least is -5 W: the sensor or its offset is wrong, "
+        "and so are these energies",
+    )
+    assert attribute(CONSTANT, []).warnings == ()
+
+
+def test_a_counter_that_goes_back_is_told() -> None:
+    trace = Trace([0.0, 1.0, 2.0], [5.0, 5.0, 5.0], energy_j=[0.0, 5.0, 1.0])
+    [warning] = attribute(trace, []).warnings
+    assert warning.startswith("the energy counter goes back")
+
+
+def test_an_energy_of_next_to_nothing_gives_finite_figures() -> None:
+    result = attribute(Trace([0.0, 1.0, 2.0], [5e-324, -1e12, 1e12]), [Region("a", 0, 1)])
+    json.dumps(result.to_json(), allow_nan=False)
+
+
+def test_each_error_in_the_document_says_whose_it_is() -> None:
+    trace = Trace(np.arange(0.0, 101.0), 20.0 + np.arange(101) % 2)
+    [region] = attribute(trace, [Region("spmv", 10, 90)]).to_json()["regions"]
+    assert not any(key in region for key in ("error_j", "edge_error_j"))
+    for estimate, error in (("best_j", "best_error_j"), ("energy_j", "energy_error_j")):
+        figure = region[estimate]
+        assert region[error]["value"] == pytest.approx(figure["high"] - figure["value"])
+
+
+def test_a_gap_of_a_thousand_million_periods_takes_no_memory() -> None:
+    times = np.concatenate((np.arange(100) * 1e-3, [1e9]))
+    trace = Trace(times, np.full(101, 20.0))
+    assert attribute(trace, []).energy_j == pytest.approx(2e10)
+    assert attribute(trace, [Region("a", 0.01, 0.05)])["a"].energy_j == pytest.approx(0.8)
+
+
+class CountedName(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_names_are_told_apart_without_comparing_each_with_each() -> None:
+    regions = [Region(CountedName(f"r{k % 200}"), k / 5, k / 5 + 0.1) for k in range(400)]
+    result = attribute(CONSTANT, regions)
+    assert [(r.name, r.count) for r in result.regions[:2]] == [("r0", 2), ("r1", 2)]
+    assert len(result.regions) == 200
+    assert CountedName.comparisons < 2000  # each with each: 80,000

@@ -85,7 +85,7 @@ def test_many_threads_lose_no_region() -> None:
             assert outer.start_s <= region.start_s <= region.end_s <= outer.end_s
 
 
-@pytest.mark.parametrize("name", ["", "  ", "two\nlines"])
+@pytest.mark.parametrize("name", ["", "  ", "two\nlines", "\ud800", "\x1b[2J"])
 def test_a_name_must_be_a_line_of_text(name: str) -> None:
     with pytest.raises(SensorError, match="region's name"), Regions().region(name):
         pass
@@ -121,6 +121,12 @@ def test_a_written_file_reads_back_equal(tmp_path: Path) -> None:
     assert read_regions(tmp_path / "r.json") == regions
 
 
+def test_a_name_that_no_file_can_hold_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(SensorError, match="region's name"):
+        write_regions(tmp_path / "r.json", [Region("\ud800", 0, 1)])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_plain_document_is_read(tmp_path: Path) -> None:
     document = {"regions": [{"name": "spmv", "start_s": 1.25, "end_s": 21}], "other": 1}
     (tmp_path / "r.json").write_text(json.dumps(document))
@@ -130,12 +136,16 @@ def test_the_plain_document_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "line 1: no JSON"),
+        ("{", "is no JSON document: line 1"),
         ("[]", 'no list "regions"'),
         ('{"regions": {}}', 'no list "regions"'),
         ('{"regions": [{"start_s": 1}]}', "region 0: no name"),
         ('{"regions": [{"name": "a", "start_s": 1}]}', r"region 0 \('a'\): end_s is None"),
-        ('{"regions": [{"name": "a", "start_s": NaN, "end_s": 1}]}', "start_s is nan"),
+        ('{"regions": [{"name": "a", "start_s": NaN, "end_s": 1}]}', "NaN is no number"),
+        ('{"regions": [{"name": "a", "start_s": 1e13, "end_s": 2e13}]}', "at most 1e"),
+        ('{"regions": [{"name": "a", "start_s": 1' + "0" * 400 + "}]}", "401 digits"),
+        ('{"regions": [{"name": "\\ud800", "start_s": 0, "end_s": 1}]}', "half a character"),
+        ('{"regions": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deep"),
         ('{"regions": [{"name": "a", "start_s": true, "end_s": 1}]}', "start_s is True"),
         ('{"regions": [{"name": "a", "start_s": 2, "end_s": 1}]}', "before start_s 2"),
         ('{"regions": [{"name": " ", "start_s": 0, "end_s": 1}]}', "region's name"),
@@ -176,27 +186,58 @@ def test_a_region_that_was_never_ended_ends_with_the_run_and_is_told(tmp_path: P
 def test_a_last_line_that_was_cut_short_is_left_out_and_told(tmp_path: Path) -> None:
     regions, warnings = marks(tmp_path, "begin spmv 1\nend spmv 2\nbeg")
     assert regions == (Region("spmv", 1.0, 2.0),)
-    assert len(warnings) == 1
-    assert "line 3 is cut short" in warnings[0]
+    assert warnings == [
+        "line 3 of the marks was left out: 'beg'; write `begin NAME TIME` or `end NAME TIME`"
+    ]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("end spmv 1\n", "line 1: 'spmv' ends before it begins"),
-        ("begin spmv 2\nend spmv 1\n", "line 2: 'spmv' ends at 1.0, before 2.0"),
-        ("begin spmv\n", "line 1: 'begin spmv'; write"),
-        ("start spmv 1\nbegin a 2\n", "line 1: 'start spmv 1'"),
-        ("begin spmv soon\n", "line 1"),
-        ("begin spmv nan\n", "line 1"),
+        ("end spmv 1\n", "'spmv' ends before it begins"),
+        ("begin spmv\n", "'begin spmv'; write"),
+        ("start spmv 1\n", "'start spmv 1'"),
+        ("garbage\n", "'garbage'"),
+        ("begin spmv soon\n", "'begin spmv soon'"),
+        ("begin spmv nan\n", "'begin spmv nan'"),
+        ("begin spmv 1e300\n", "'begin spmv 1e300'"),
+        ("begin \x1b 1\n", "begin"),
     ],
 )
-def test_marks_that_make_no_sense_are_refused_with_their_line(
+def test_a_mark_that_makes_no_sense_is_left_out_and_told_with_its_line(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    with pytest.raises(SensorError) as caught:
-        marks(tmp_path, text)
-    assert message in str(caught.value)
+    regions, warnings = marks(tmp_path, f"begin a 2\n{text}end a 3\n")
+    assert regions == (Region("a", 2.0, 3.0),)
+    assert len(warnings) == 1
+    assert warnings[0].startswith("line 2 of the marks was left out: ")
+    assert message in warnings[0]
+
+
+def test_an_end_before_its_begin_does_not_end_the_region(tmp_path: Path) -> None:
+    regions, warnings = marks(tmp_path, "begin spmv 2\nend spmv 1\nend spmv 4\n")
+    assert regions == (Region("spmv", 2.0, 4.0),)
+    assert warnings == ["line 2 of the marks was left out: 'spmv' ends at 1.0, before 2.0"]
+
+
+def test_a_thousand_lines_of_garbage_give_few_warnings(tmp_path: Path) -> None:
+    regions, warnings = marks(tmp_path, "garbage\n" * 1000 + "begin a 1\nend a 2\n")
+    assert regions == (Region("a", 1.0, 2.0),)
+    assert len(warnings) == 11
+    assert warnings[-1] == "990 more lines of the marks were left out"
+
+
+def test_marks_that_are_no_text_do_not_lose_those_that_are(tmp_path: Path) -> None:
+    (tmp_path / "marks").write_bytes(b"begin a 1\n\xff\xfe\nend a 2\n")
+    regions, warnings = read_region_marks(tmp_path / "marks", end_s=9.0)
+    assert regions == (Region("a", 1.0, 2.0),)
+    assert len(warnings) == 1
+
+
+def test_a_folder_in_place_of_the_marks_is_told(tmp_path: Path) -> None:
+    regions, warnings = read_region_marks(tmp_path, end_s=9.0)
+    assert regions == ()
+    assert warnings == ["the regions' file cannot be read: it is a folder, not a file"]
 
 
 def test_a_command_that_marks_nothing_has_no_regions(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_a_reading_without_power_and_energy_gives_no_trace() -> None:
     assert "neither power nor energy" in str(caught.value)
 
 
-@pytest.mark.parametrize("cadence_s", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("cadence_s", [0.0, -1.0, 1e-9, 1e300, float("nan"), float("inf")])
 def test_a_cadence_that_is_no_time_is_refused(cadence_s: float) -> None:
     with pytest.raises(SensorError, match="cadence"):
         Sampler(FakeSensor(Clock(0), constant, lambda _: 0.0), cadence_s)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -159,3 +161,29 @@ def test_a_power_that_hardly_changes_leaves_the_declared_period() -> None:
     assert Trace(times, power_w, facts={"refresh_s": "1"}).refresh().how == "declared"
     assert Trace(times, power_w, facts={"refresh_s": "1"}).refresh().period_s == 1.0
     assert Trace(times, power_w).refresh().how == "sampling"
+
+
+def test_a_fact_that_is_no_utf_8_does_not_lose_the_trace(tmp_path: Path) -> None:
+    trace = Trace([0.0, 1.0], [1.0, 2.0], facts={"replayed_file": "\udcff.csv"})
+    write_trace(tmp_path / "t.csv", trace)
+    assert read_trace(tmp_path / "t.csv").facts["replayed_file"] == r"\udcff.csv"
+
+
+def test_a_fact_that_must_be_a_number_is_checked_when_the_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("# power_step_w: -1\ntime_s,power_w\n0,1\n1,1\n")
+    with pytest.raises(SensorError, match=r"t\.csv: the fact power_step_w is '-1'"):
+        read_trace(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"time_s": [0, 1e13], "power_w": [1, 1]}, "time_s is 1e"),
+        ({"time_s": [0, 1], "power_w": [-1e13, 1]}, "power_w is -1e"),
+        ({"time_s": [0, 1], "power_w": [1, 1], "energy_j": [0, math.inf]}, "energy_j is inf"),
+        ({"time_s": [0, 1], "power_w": [1, 1], "fetch_s": [math.nan, 2e12]}, "fetch_s is 2e"),
+    ],
+)
+def test_figures_whose_sums_would_overflow_are_refused(columns: dict, message: str) -> None:
+    with pytest.raises(SensorError, match=re.escape(message)):
+        Trace(**columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import os
 import re
@@ -27,11 +28,13 @@ from spmv_fpga.roofline.figures import (
     figure_5,
     figure_6,
     roofline_figure,
+    unit_roofs,
 )
 from spmv_fpga.roofline.labels import Anchor, Box, place_labels
 from spmv_fpga.roofline.model import energy_lines, predict_one, published_workload
 from spmv_fpga.roofline.page import draw_pictures, render_page, write_paper
 from spmv_fpga.roofline.paper import TABLES, reproduce
+from spmv_fpga.roofline.peers import compare_peers
 from spmv_fpga.roofline.points import Point, model_points, paper_points, run_point, timed_points
 from spmv_fpga.roofline.predict import predict
 
@@ -339,10 +342,25 @@ def test_every_text_is_large_enough_to_read(pictures):
 
 def test_the_axes_name_their_units_and_the_caption_its_calibration(pictures):
     (axes,) = pictures["4"].axes
-    assert axes.get_xlabel() == "CIA (useful flop per access)"
+    assert axes.get_xlabel() == "CIA: computational intensity per access (useful flop)"
     assert axes.get_ylabel() == "Performance (GFLOP/s)"
     caption = pictures["4"].texts[0].get_text().replace("\n", " ")
     assert caption.startswith("Lines and zones are modelled: calibration paper, the kernels of")
+
+
+def test_the_lines_of_energy_are_named_after_the_peak_and_p1_and_p2_are_powers(pictures):
+    figure = pictures["4"]
+    shown = [t.get_text() for t in figure.findobj(mpl.text.Annotation)]
+    assert "peak of Scalar: 0.6 GFLOP/s" in shown
+    assert any(text.startswith("P2/P1 × peak of Scalar: ") for text in shown)
+    caption = figure.texts[0].get_text().replace("\n", " ")
+    assert re.search(r"Power of Scalar P1 = [\d.]+ W, of Block P2 = [\d.]+ W", caption)
+
+
+def test_the_caption_says_what_filled_and_open_points_are(pictures):
+    caption = pictures["5"].texts[0].get_text().replace("\n", " ")
+    assert "Filled points are published. Open points are modelled." in caption
+    assert "CIA has two scales: an access of Scalar is 4 bytes, one of Block 64" in caption
 
 
 def test_another_calibration_draws_its_own_roofs():
@@ -350,6 +368,74 @@ def test_another_calibration_draws_its_own_roofs():
     figure = roofline_figure([], slower, blocks=(4,), compute_units=2)
     assert line_of(figure, "line-p1")[0, 1] == pytest.approx(2 * 2 * 0.1)
     assert "2 compute units" in figure.texts[0].get_text().replace("\n", " ")
+
+
+# Several compute units
+
+
+@pytest.fixture(scope="module")
+def own():
+    return load_calibration("u50")
+
+
+@pytest.fixture(scope="module")
+def many(own):
+    return roofline_figure([], own, compute_units=(1, 4, 16), power_cap_w=45.0)
+
+
+@pytest.mark.parametrize(("number", "clock_ghz"), [(4, 0.3), (16, 0.225)])
+def test_the_roofs_of_more_units_are_so_many_times_higher(many, number, clock_ghz):
+    x, y = line_of(many, f"roof-access-x{number}").T
+    assert y / x == pytest.approx(number * SLOPE)
+    assert line_of(many, f"roof-block-x{number}")[:, 1] == pytest.approx(
+        number * 32 * clock_ghz
+    )
+
+
+def test_the_lines_of_energy_are_those_of_the_fewest_units(many, own):
+    assert line_of(many, "line-p1")[0, 1] == pytest.approx(energy_lines(own).scalar_gflops)
+
+
+def test_power_along_the_line_of_the_cap_is_the_cap(many, own):
+    power = own.kernel("block").power
+    x, y = line_of(many, "cap-x16").T
+    bytes_per_s = 64e9 * y / x
+    watts = power.idle_w.value + power.kernel_w.value + 16 * power.unit_w.value
+    assert watts + power.w_per_byte_per_s.value * bytes_per_s == pytest.approx(45)
+    assert (y / x < 16 * SLOPE).all()
+
+
+def test_no_cap_is_drawn_where_the_access_roof_is_lower(many):
+    assert many.findobj(lambda a: a.get_gid() in ("cap-x1", "cap-x4")) == []
+
+
+def test_the_caption_says_what_more_units_take(many, own):
+    caption = many.texts[0].get_text().replace("\n", " ")
+    watts = unit_roofs(own, 16, 4).power_w
+    assert f"Grey: roofs of more units, with their P2, 4: {watts:.3g} W, 16:" in caption
+    assert "Dotted: power reaches the cap of 45 W, with 16 units" in caption
+
+
+def test_units_that_pass_the_cap_without_traffic_have_no_line_and_are_named(own):
+    figure = roofline_figure([], own, compute_units=(1, 40), power_cap_w=30.0)
+    caption = figure.texts[0].get_text().replace("\n", " ")
+    assert unit_roofs(own, 16, 40, 30.0).capped_accesses_per_s == 0
+    assert "With 40 units it is above the cap of 30 W even without traffic" in caption
+    assert figure.findobj(lambda a: (a.get_gid() or "").startswith("cap-")) == []
+
+
+def test_a_card_without_a_cap_has_no_line(own):
+    figure = roofline_figure([], own, compute_units=(1, 40))
+    assert figure.findobj(lambda a: (a.get_gid() or "").startswith("cap-")) == []
+
+
+def test_each_number_of_units_has_its_points_and_names():
+    found = predict("twin:ex9", blocks=(16,), slices=(), compute_units=(1, 4))
+    points = [p for c in found.candidates for p in model_points("ex9", c)]
+    assert [p.label for p in points] == ["ex9", "ex9 ×4"]
+    figure = roofline_figure(points, load_calibration("u50"), compute_units=(1, 4))
+    artist(figure, "point-modelled-ex9-block-16")
+    artist(figure, "point-modelled-ex9-block-16-x4")
 
 
 # Drawings of formats and data flow
@@ -370,12 +456,14 @@ def test_the_data_flow_is_that_of_the_source():
     assert ends["marks"] == ("unpack", "deal")
     assert ends["y_words"] == ("collect_block_rows", "write_y")
     assert {name: flow.processes[i] for name, i in flow.ports.items()} == {
-        "matrix": "read_matrix",
-        "x": "gather_x",
+        "matrix": "read_inputs",
+        "x": "read_inputs",
         "y": "write_y",
     }
     assert flow.outputs == ("y",)
-    assert {s.name: s.depth for s in flow.streams}["operands"] == 64
+    assert ends["x_words"] == ("read_inputs", "gather_x")
+    depths = {s.name: s.depth for s in flow.streams}
+    assert (depths["words"], depths["values"]) == ("32", "kValueDepth")
 
 
 @pytest.mark.parametrize("kernel", kernel_names())
@@ -488,6 +576,16 @@ def test_the_page_shows_every_parameter_with_its_source(page, paper):
     for term in paper.kernel("block").terms:
         assert f"block: {term.name}, × {term.count}" in page
     assert "XRT PR 5184" in page
+
+
+def test_the_page_has_a_table_of_peers_only_where_they_are_given(result, page):
+    peers = compare_peers(cards=["u50"], max_units=12)
+    with_peers = render_page(result, (), peers)
+    assert 'id="peers"' not in page
+    assert peers.assumptions in html.unescape(with_peers)
+    assert "MAD-HiSpMV, U50" in with_peers
+    assert "block 16, 12 units" in with_peers
+    assert with_peers.count("<td>mouse_gene</td>") == 1
 
 
 def test_a_name_from_a_file_is_text_on_the_page(tmp_path):

@@ -237,7 +237,7 @@ def test_four_units_quarter_the_stream_but_not_the_launch():
     assert four.terms["channel"] == pytest.approx(one.terms["channel"] / 4, rel=1e-3)
     assert four.terms["launch"] == one.terms["launch"]
     assert math.fsum(four.energy_parts.values()) == pytest.approx(four.energy_j.value)
-    assert four.power_w.value > one.power_w.value + 3 * OWN.kernel("block").power.kernel_w.value
+    assert four.power_w.value > one.power_w.value + 3 * OWN.kernel("block").power.unit_w.value
 
 
 def test_block_max_counts_the_padding():

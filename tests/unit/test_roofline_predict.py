@@ -7,13 +7,17 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from rich.text import Text
 from scipy.sparse import csr_array
 
+from spmv_fpga.boards import load_board
 from spmv_fpga.errors import MatrixError, SpmvFpgaError
-from spmv_fpga.formats import format_stats, stats
+from spmv_fpga.formats import BlockedEll, SlicedEll, format_stats, stats
+from spmv_fpga.formats.partition import partition
 from spmv_fpga.matrices import load_matrix, open_matrix
+from spmv_fpga.report.roofline import prediction_tables
 from spmv_fpga.roofline import choose, load_calibration, predict
-from spmv_fpga.roofline.predict import LEAST_SAMPLING_ERROR
+from spmv_fpga.roofline.predict import LEAST_SAMPLING_ERROR, busy_power_w, fitting_units
 
 
 def test_candidates_are_scalar_and_every_block():
@@ -59,7 +63,7 @@ def test_a_given_block_leaves_no_other_to_choose():
 
 def test_time_and_energy_may_choose_differently():
     # At 10.5 % Block is a little faster, and takes more power than that saves.
-    A = load_matrix("twin:custom:n=5000,nnz=500000,density=10.5")
+    A = load_matrix("twin:custom:n=5000,nnz=500000,density=10.5%")
     found = {goal: choose(A, block=16, goal=goal) for goal in ("time", "energy")}
     assert found["time"].workload.kernel == "block"
     assert found["energy"].workload.kernel == "scalar"
@@ -116,7 +120,7 @@ def test_a_matrix_too_large_for_a_bank_is_warned_of():
         (np.ones(70_000, np.float32), (diagonal, diagonal)), shape=(70_000 * 32, 70_000 * 32)
     )
     found = predict(A, blocks=(32,), slices=()).warnings
-    assert any("a bank of board u50 has 268435456" in w for w in found)
+    assert any("a bank of board u50 has 256.0 MiB" in w for w in found)
 
 
 def test_nothing_to_predict_is_refused():
@@ -218,7 +222,7 @@ def test_a_sample_says_what_it_may_be_off_by():
     found = predict("gallery:powerlaw:n=20000", sample_rows=500)
     worst = max(c.workload.count_error for c in found.candidates)
     assert worst > LEAST_SAMPLING_ERROR
-    assert f"within {worst:.1%} at 95 %" in found.warnings[0]
+    assert f"within {100 * worst:.1f} % at 95 %" in found.warnings[0]
     assert found.to_json()["sampled_rows"] == found.sampled_rows
 
 
@@ -245,3 +249,180 @@ def test_a_calibration_may_be_given_as_a_file(tmp_path):
     load_calibration("u50").with_clock(123e6).save(tmp_path / "own.toml")
     found = predict("twin:ex9", calibration=tmp_path / "own.toml")
     assert found.calibration.rate("clock_hz").value == 123e6
+
+
+# Several compute units
+
+
+def units_of(found, indices):
+    return [found.candidates[i].compute_units for i in indices]
+
+
+def test_every_number_of_units_up_to_the_limit_is_predicted_for_every_kernel():
+    found = predict("twin:ex9", blocks=(16,), compute_units="all", max_units=3)
+    kinds = [(c.workload.kernel, c.compute_units) for c in found.candidates]
+    assert kinds == [(kernel, n) for kernel in ("scalar", "block") for n in (1, 2, 3)]
+
+
+def test_several_numbers_of_units_are_predicted_in_order():
+    found = predict("twin:ex9", blocks=(16,), slices=(), compute_units=(4, 1, 4))
+    assert [c.compute_units for c in found.candidates] == [1, 4]
+
+
+def test_each_kernel_may_have_its_own_limit():
+    def fits(kernel, parameters):
+        return {("scalar", "slice", 16): 2, ("block", "block", 8): 3}[
+            (kernel, *next(iter(parameters.items())))
+        ]
+
+    found = predict("twin:ex9", blocks=(8,), compute_units="all", max_units=fits)
+    assert [c.max_units for c in found.choices] == [2, 3]
+    assert [c.compute_units for c in found.candidates] == [1, 2, 1, 2, 3]
+
+
+def test_the_best_of_each_kernel_has_the_least_of_those_that_fit():
+    found = predict("twin:nd6k", compute_units="all")
+    for choice in found.choices:
+        own = [
+            i
+            for i, c in enumerate(found.candidates)
+            if (c.workload.kernel, c.workload.parameter) == (choice.kernel, choice.parameter)
+            and found.fits[i]
+        ]
+        times = {found.candidates[i].time_s.value for i in own}
+        energies = {found.candidates[i].energy_j.value for i in own}
+        assert found.candidates[choice.best_time].time_s.value == min(times)
+        assert found.candidates[choice.best_energy].energy_j.value == min(energies)
+
+
+def test_few_entries_want_fewer_units_for_energy_than_for_time():
+    # The launch takes most of the time whatever the units, and each takes power.
+    (choice,) = (
+        found := predict("twin:ex9", blocks=(16,), slices=(), compute_units="all")
+    ).choices
+    energy, time = units_of(found, (choice.best_energy, choice.best_time))
+    assert energy < time
+
+
+def test_more_units_than_fit_are_shown_and_not_chosen():
+    found = predict("twin:nd6k", blocks=(16,), slices=(), compute_units=(2, 5), max_units=4)
+    assert found.fits == (True, False)
+    assert found.best_time == 0
+    assert "block 16: 5 units or more are not chosen; 4 fit board u50." in found.warnings
+
+
+def test_units_whose_busy_ports_take_more_than_the_cap_are_not_chosen():
+    calibration = load_calibration("u50")
+    found = predict("twin:nd6k", blocks=(16,), slices=(), compute_units=(1, 60), max_units=99)
+    assert busy_power_w("block", 16, calibration, 60) > 75
+    assert found.fits == (True, False)
+    assert any("the cap of board u50 75 W" in w for w in found.warnings)
+
+
+def test_the_most_units_are_the_most_that_fit_and_stay_below_the_cap():
+    cool = load_board("u50")
+    calibration = load_calibration("u50")
+    (found,) = predict("twin:ex9", blocks=(16,), slices=(), compute_units="max", max_units=99
+                       ).candidates  # fmt: skip
+    most = found.compute_units
+    assert fitting_units("block", 16, 99, calibration, cool)[-1] == most
+    assert busy_power_w("block", 16, calibration, most) <= 75
+    assert busy_power_w("block", 16, calibration, most + 1) > 75
+
+
+@pytest.mark.parametrize(("asked", "message"), [("many", "'all' or 'max'"), ((), "empty")])
+def test_numbers_of_units_that_are_none_are_refused(asked, message):
+    with pytest.raises(SpmvFpgaError, match=message):
+        predict("twin:ex9", compute_units=asked)
+
+
+def test_units_without_rows_do_not_make_a_product_faster():
+    A = load_matrix("gallery:banded:n=32,bandwidth=20")
+    two, many = predict(A, blocks=(16,), slices=(), compute_units=(2, 16)).candidates
+    # Two block rows: more than two units have nothing to do.
+    assert many.terms["x"] == two.terms["x"]
+    assert many.workload.share(16) == two.workload.share(2)
+
+
+def test_ts2383_is_modelled_at_less_than_0_6_ms_with_16_units():
+    # 0.1 ms launch, 12 µs x, 457 µs for a sixteenth of 1,429,081 words at 195.3 M a second.
+    (found,) = predict("twin:TS2383", blocks=(16,), slices=(), compute_units=16).candidates
+    assert found.time_s.value == pytest.approx(0.5704e-3, rel=1e-3)
+    assert found.terms["channel"] == pytest.approx(0.4573e-3, rel=1e-3)
+    assert found.terms["launch"] == 1e-4
+
+
+# Panels of columns
+
+
+@pytest.mark.parametrize(
+    ("cls", "parameters", "spec"),
+    [
+        (SlicedEll, {"slice": 4}, "gallery:powerlaw:n=700"),
+        (BlockedEll, {"block": 8}, "gallery:powerlaw:n=700"),
+        (BlockedEll, {"block": 32}, "gallery:diagonal:n=500"),
+    ],
+)
+def test_panels_store_what_the_partition_stores(cls, parameters, spec):
+    A = load_matrix(spec)
+    made = partition(A, cls, parameters, x_room=96)
+    (size,) = parameters.values()
+    sizes = {"blocks": (size,), "slices": ()} if cls is BlockedEll else {
+        "blocks": (), "slices": (size,)}  # fmt: skip
+    (found,) = predict(A, **sizes, x_room=lambda _: 96).candidates
+    work = found.workload
+    assert work.launches == made.num_rounds
+    assert work.num_stored == made.num_stored
+    assert work.matrix_bytes == made.matrix_bytes
+    # Descriptors of a panel begin in a word of their own.
+    assert 0 <= made.bytes / 64 - work.accesses < work.launches
+
+
+def test_each_panel_costs_a_launch_and_a_writing_of_y():
+    A = load_matrix("gallery:banded:n=960,bandwidth=9")
+    whole, cut = (
+        predict(A, blocks=(16,), slices=(), x_room=lambda _, r=room: r).candidates[0]
+        for room in (960, 320)
+    )
+    assert cut.terms["launch"] == pytest.approx(3 * whole.terms["launch"])
+    assert cut.terms["fill"] == pytest.approx(3 * whole.terms["fill"])
+    assert cut.overlapped["y"] == pytest.approx(3 * whole.overlapped["y"])
+    assert cut.terms["x"] == whole.terms["x"]
+
+
+def test_x_that_is_too_long_for_many_units_goes_in_panels():
+    A = csr_array((np.ones(1, np.float32), ([0], [99_999])), shape=(100, 100_000))
+    few, many = predict(A, blocks=(16,), slices=(), compute_units=(1, 4)).candidates
+    assert (few.workload.launches, many.workload.launches) == (1, 2)
+
+
+def test_panels_are_said_with_what_they_leave_out():
+    A = csr_array((np.ones(1, np.float32), ([0], [99_999])), shape=(100, 100_000))
+    found = predict(A, blocks=(16,), slices=(), compute_units=4)
+    assert any("each with a launch (2 panels where units are 4)" in w for w in found.warnings)
+
+
+# What the table says
+
+
+def shown(found) -> str:
+    return "\n".join(str(part) for part in prediction_tables(found) if isinstance(part, Text))
+
+
+def test_kernels_that_the_model_cannot_tell_from_the_best_are_named():
+    found = predict("twin:TS2383")
+    best = found.candidates[found.best_time].time_s
+    block_8 = next(c for c in found.candidates if c.workload.block == 8)
+    assert block_8.time_s.value <= best.high
+    assert "Best for time is block, P 16; within the error of it: block, P 8." in shown(found)
+
+
+def test_a_twin_says_which_of_its_tiles_are_those_of_the_original():
+    warnings = predict("twin:ex9").warnings
+    assert any("tiles of another size" in warning for warning in warnings)
+    assert not any("tiles of another size" in w for w in predict("gallery:poisson2d").warnings)
+
+
+def test_what_holds_for_several_kernels_is_warned_of_once():
+    warnings = predict("twin:ex9", calibration="paper").warnings
+    assert "block 4, block 8, block 32: calibration paper was fitted on 16 only." in warnings

@@ -182,5 +182,5 @@ def test_a_gpu_number_that_is_not_there_is_refused_and_closed() -> None:
 
 def test_a_missing_binding_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(SensorUnavailableError, match=r"pip install 'spmv_fpga\[nvml\]'"):
+    with pytest.raises(SensorUnavailableError, match=r"-m pip install .*\[nvml\]'"):
         NvmlSensor()

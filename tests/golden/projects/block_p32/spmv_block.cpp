@@ -13,7 +13,7 @@ void spmv_block(const spmv::word_t* matrix,
                 unsigned num_x_words,
                 unsigned iterations) {
 #pragma HLS interface m_axi port = matrix bundle = matrix offset = slave max_widen_bitwidth = 512 latency = 64 num_read_outstanding = 16 max_read_burst_length = 64
-#pragma HLS interface m_axi port = x bundle = vectors offset = slave max_widen_bitwidth = 512 latency = 64 num_read_outstanding = 16 max_read_burst_length = 64
+#pragma HLS interface m_axi port = x bundle = vectors offset = slave max_widen_bitwidth = 512 latency = 64 num_read_outstanding = 4 max_read_burst_length = 64
 #pragma HLS interface m_axi port = y bundle = vectors offset = slave max_widen_bitwidth = 512 latency = 64 num_write_outstanding = 4 max_write_burst_length = 64
 #pragma HLS interface s_axilite port = matrix bundle = control
 #pragma HLS interface s_axilite port = x bundle = control
