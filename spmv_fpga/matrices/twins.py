@@ -99,7 +99,8 @@ def twin_matrix(spec: str) -> Matrix:
 def parse_twin(spec: str) -> TwinFigures:
     """Return the figures behind ``twin:NAME`` or ``twin:custom:…``.
 
-    ``density=…`` is a fraction, above 0 and at most 1, or per cent with a ``%``.
+    ``density=…`` is a fraction, above 0 and at most 1, or per cent with a ``%``
+    or above 1.
 
     >>> parse_twin("twin:TS2383").nnz
     16171169
@@ -149,13 +150,14 @@ def _density(text: str, spec: str) -> float:
         number = float(text.removesuffix("%"))
     except ValueError:
         number = np.nan
-    density = number / 100 if text.endswith("%") else number
+    # Above 1 it can only be what tables print, per cent; a smaller per cent needs its sign.
+    is_percent = text.endswith("%") or number > 1
+    density = number / 100 if is_percent else number
     if 0 < density <= 1:
         return density
-    hint = f"; {text} per cent is {text}%" if 1 < density <= 100 else ""
     raise MatrixError(
         f"density is {text}; it must be a fraction above 0 and at most 1 (0.71), or per cent "
-        f"with its sign (71%){hint}.",
+        "(71%, 71; 0.5% needs its sign).",
         path=spec,
     )
 

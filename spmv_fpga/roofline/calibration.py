@@ -569,7 +569,9 @@ def _kernel_lines(name: str, kernel: KernelCalibration) -> list[str]:
         lines += ["", f"[kernels.{name}.covers]"]
         lines += [f"{key} = [{low!r}, {high!r}]" for key, (low, high) in kernel.covers.items()]
     lines += ["", f"[kernels.{name}.power]"]
-    lines += [f"{key} = {_inline(value)}" for key, value in vars(kernel.power).items()]
+    defaults = {field.name: field.default for field in fields(Power)}
+    told = {k: v for k, v in vars(kernel.power).items() if v != defaults[k]}
+    lines += [f"{key} = {_inline(value)}" for key, value in told.items()]
     for term in kernel.terms:
         lines += ["", f"[[kernels.{name}.terms]]", f"name = {_text(term.name)}"]
         lines.append(f"count = {_text(term.count)}")

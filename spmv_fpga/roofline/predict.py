@@ -457,7 +457,7 @@ def busy_power_w(
     for it is the mean over a launch.
 
     >>> round(busy_power_w("block", 16, load_calibration("u50"), 1), 2)
-    22.09
+    22.1
     """
     size = parameter or WORD_LANES
     if kernel == "block":

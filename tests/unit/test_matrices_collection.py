@@ -308,8 +308,11 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch):
             load_matrix("Test/tiny4")
 
 
+BROKEN = ("cut in half", "empty")  # the bytes would differ in every process
+
+
 @pytest.mark.network_loopback
-@pytest.mark.parametrize("broken", [TINY4_ARCHIVE[: len(TINY4_ARCHIVE) // 2], b""])
+@pytest.mark.parametrize("broken", [TINY4_ARCHIVE[: len(TINY4_ARCHIVE) // 2], b""], ids=BROKEN)
 def test_a_broken_archive_in_the_cache_is_fetched_again(mirror, broken):
     path = put("Test/tiny4", broken)
     assert times_index(load_matrix("Test/tiny4")) == [1, 4, 9, 15]
@@ -319,7 +322,7 @@ def test_a_broken_archive_in_the_cache_is_fetched_again(mirror, broken):
 
 
 @pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize("broken", [TINY4_ARCHIVE[: len(TINY4_ARCHIVE) // 2], b""])
+@pytest.mark.parametrize("broken", [TINY4_ARCHIVE[: len(TINY4_ARCHIVE) // 2], b""], ids=BROKEN)
 def test_a_broken_archive_is_refused_with_its_path_off_line(broken):
     path = put("Test/tiny4", broken)
     with pytest.raises(MatrixError) as caught:

@@ -204,7 +204,7 @@ def test_the_run_is_judged_as_a_region_is() -> None:
     trace = Trace(times, 20 + np.floor(times / 0.1) % 7, facts=facts)
     run = attribute(trace, []).to_json()["run"]
     assert (run["verdict"], run["samples"]) == ("resolved", 1000)
-    assert 0 < run["error_j"]["value"] < 0.02 * run["energy_j"]["value"]
+    assert 0 < run["energy_error_j"]["value"] < 0.02 * run["energy_j"]["value"]
 
 
 def test_power_below_zero_is_told() -> None:

@@ -80,7 +80,7 @@ def test_a_malformed_trace_is_refused_with_its_line(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(b"time_s,power_w\n0,1\n1,1\n")[:-9], "damaged or cut short"),
+        (gzip.compress(b"time_s,power_w\n0,1\n1,1\n", mtime=0)[:-9], "damaged or cut short"),
         (b"\xff\xfe\x00", "no text in UTF-8"),
         (None, "No such file"),
     ],
