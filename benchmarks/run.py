@@ -64,7 +64,7 @@ class Line:
         sign = "≤" if self.is_upper else "≥"
         return (
             self.what,
-            f"{self.value:.3g} {self.unit}",
+            f"{self.value:.4g} {self.unit}",
             f"{sign} {self.limit:g} {self.unit}",
             "met" if self.is_met else "MISSED",
         )
