@@ -68,7 +68,8 @@ constexpr unsigned kValueDepth = at_least(64, kGatherLatency / kOperandsPerTile 
 constexpr unsigned kTileDepth = 2 * kMultiplyLatency;
 constexpr unsigned kSumDepth = 32;
 
-static_assert(kValueDepth * kOperandsPerTile >= kGatherLatency * kWordsPerTile, "operands would never leave gather_x");
+static_assert(kValueDepth * kOperandsPerTile >= kGatherLatency * kWordsPerTile,
+              "operands would never leave gather_x");
 static_assert(kTileDepth * kWordsPerTile > kMultiplyLatency, "sums would never leave multiply");
 static_assert(kSumDepth >= kGroups, "a strip's rows wait for the other reducer's");
 

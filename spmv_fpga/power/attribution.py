@@ -212,7 +212,9 @@ class Attribution:
         return {
             "verdict": self.run.verdict,
             "samples": self.run.samples,
-            "energy_error_j": _measured(self.run.trapezoid.error_j, "nothing in the run bounds it"),
+            "energy_error_j": _measured(
+                self.run.trapezoid.error_j, "nothing in the run bounds it"
+            ),
         }
 
     def __getitem__(self, name: str) -> RegionEnergy:
