@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 
 from spmv_fpga import load_matrix, open_device, verify
 from spmv_fpga.formats import FORMATS
-from spmv_fpga.formats.partition import partition
+from spmv_fpga.formats.partition import packed, partition
 
 MATRIX = "twin:TS2383"
 UNITS = 16
@@ -36,8 +36,8 @@ _RUN = "import sys; from benchmarks.units import multiply; multiply(sys.argv[1])
 def converted(A: csr_array, kernel: str, units: int) -> None:
     """Convert a matrix for some units and make the streams of all of them."""
     cut = partition(A, FORMATS[kernel], PARAMETERS[kernel], compute_units=units)
-    for part in cut.parts:
-        part.fmt.buffers()
+    for _ in packed(cut.parts):
+        pass
 
 
 def duration_s(call: Callable[[], object]) -> float:

@@ -8,7 +8,10 @@ makes further *rounds*, which follow one another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,7 +21,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from ..errors import FormatError
-from .base import STREAM_STEP_BYTES, FloatArray, IntArray, SparseFormat, density
+from .base import STREAM_STEP_BYTES, FloatArray, IntArray, SparseFormat, WordArray, density
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +225,42 @@ def partition(
         shape=(m, n),
         compute_units=compute_units,
     )
+
+
+def packed(parts: Sequence[Part]) -> Iterator[tuple[Part, dict[str, WordArray]]]:
+    """Make the buffers of parts on all cores, a few parts ahead of who takes them.
+
+    Parameters
+    ----------
+    parts : sequence of Part
+
+    Yields
+    ------
+    Part
+    dict of str to ndarray
+        Its ``fmt.buffers()``. No more parts than cores are held besides.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_array
+    >>> from spmv_fpga import SlicedEll
+    >>> A = csr_array(np.eye(64, dtype=np.float32))
+    >>> cut = partition(A, SlicedEll, {"slice": 16}, compute_units=4)
+    >>> [part.unit for part, buffers in packed(cut.parts)]
+    [0, 1, 2, 3]
+    """
+    cores = len(os.sched_getaffinity(0))
+    waiting: deque[tuple[Part, Future[dict[str, WordArray]]]] = deque()
+    with ThreadPoolExecutor(cores) as pool:
+        for part in parts:
+            waiting.append((part, pool.submit(part.fmt.buffers)))
+            if len(waiting) > cores:
+                oldest, buffers = waiting.popleft()
+                yield oldest, buffers.result()
+        while waiting:
+            oldest, buffers = waiting.popleft()
+            yield oldest, buffers.result()
 
 
 def _cut_rows(

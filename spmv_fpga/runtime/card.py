@@ -27,7 +27,7 @@ from ..boards import Board, load_board
 from ..codegen import render_project
 from ..errors import DeviceError
 from ..formats.base import SparseFormat, padded_vector
-from ..formats.partition import Part, Partition
+from ..formats.partition import Part, Partition, packed
 from ..kernels import load_kernel
 from ..toolchain import emulation
 from ..toolchain import xclbin as containers
@@ -377,11 +377,11 @@ class Card:
     def _place_round(self, number: int) -> float:
         assert self._product is not None
         time_s = 0.0
-        for part in self._product.rounds[number]:
+        for part, buffers in packed(self._product.rounds[number]):
             fmt = part.fmt
             # As large in every round, so that each finds the room of the one before.
             sizes = self._product.largest_ports(part.unit)
-            job = Job(sizes, fmt.buffers(), fmt.scalars(), fmt.num_stored)
+            job = Job(sizes, buffers, fmt.scalars(), fmt.num_stored)
             time_s += self._place_job(job, part.unit, self._iterations)
         return time_s
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, eye_array, random_array, vstack
 
 from spmv_fpga.errors import FormatError
-from spmv_fpga.formats import BLOCK_SIZES, FORMATS, SLICE_SIZES
+from spmv_fpga.formats import BLOCK_SIZES, FORMATS, SLICE_SIZES, SlicedEll
 from spmv_fpga.formats.base import STREAM_STEP_BYTES, SparseFormat
-from spmv_fpga.formats.partition import Partition, balanced_bounds, partition
+from spmv_fpga.formats.partition import Partition, balanced_bounds, packed, partition
 from spmv_fpga.reference import compare
 
 UNITS = (1, 2, 3, 7, 16)
@@ -334,3 +335,16 @@ def test_a_matrix_without_rows_needs_no_room() -> None:
     empty = csr_array((0, 5), dtype=np.float32)
 
     assert cut(empty, CASES[0], compute_units=2, bank_bytes=-1).num_rounds == 1
+
+
+@pytest.mark.parametrize("cores", [1, 2, 64])
+def test_parts_are_packed_in_order_whatever_the_number_of_cores(monkeypatch, cores):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    A = csr_array(np.arange(1, 4097, dtype=np.float32).reshape(64, 64))
+    cut = partition(A, SlicedEll, {"slice": 4}, compute_units=7)
+    found = list(packed(cut.parts))
+    assert [part for part, _ in found] == list(cut.parts)
+    for part, buffers in found:
+        expected = part.fmt.buffers()
+        assert buffers.keys() == expected.keys()
+        assert all((buffers[name] == expected[name]).all() for name in expected)
