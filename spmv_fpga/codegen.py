@@ -25,8 +25,6 @@ from .version import __version__
 MANY_UNITS_X_ROOM = 65536
 MAX_UNITS_IN_ONE_SLR = 8
 """Half of the units that a U50 has ports for: its two regions are nearly alike (UG1120)."""
-MAX_PORTS = 32
-"""Memory ports of a design on HBM cards (UG1393)."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ def render_project(
     >>> print(project.files["link.cfg"].splitlines()[2])
     nk=spmv_block:1:spmv_block_1
     """
-    spec = _with_ports_for(load_kernel(kernel), board, compute_units)
+    spec = with_ports_for(load_kernel(kernel), board, compute_units)
     values = spec.resolve({**room_for_x(spec, compute_units), **parameters})
     clock = board.value("clock_hz") if clock_hz is None else clock_hz
     if not 1e6 <= clock <= 1e9:
@@ -230,9 +228,9 @@ def _source_path(templates: Path, kernel: str, name: str) -> Path:
     )
 
 
-def _with_ports_for(spec: Kernel, board: Board, compute_units: int) -> Kernel:
+def with_ports_for(spec: Kernel, board: Board, compute_units: int) -> Kernel:
     """Return the kernel with one memory interface where its own are too many for the units."""
-    if compute_units * len(spec.bundles) <= min(MAX_PORTS, board.num_banks):
+    if compute_units * len(spec.bundles) <= board.value("max_ports"):
         return spec
     bundle = spec.bundles[0]
     ports = tuple(replace(port, bundle=bundle, outstanding=None) for port in spec.ports)

@@ -19,11 +19,11 @@ from typing import Any
 
 from . import units
 from .boards import RESOURCES, Board
-from .codegen import room_for_x
+from .codegen import room_for_x, with_ports_for
 from .errors import KernelSpecError
 from .figures import Figure, unknown
 from .formats.base import WORD_BYTES, WORD_LANES
-from .kernels import Argument, Kernel, load_kernel
+from .kernels import Argument, Kernel, load_kernel, read_header
 from .resources import data_dir
 from .roofline.calibration import MANY_UNITS, SHIPPED, Calibration, load_calibration
 from .roofline.model import ADD_REUSE_CYCLES
@@ -321,12 +321,11 @@ def fit(
     """
     if compute_units < 1:
         raise KernelSpecError(f"cu is {compute_units}; it must be at least 1.")
-    spec = load_kernel(kernel)
+    spec = with_ports_for(load_kernel(kernel), board, compute_units)
     values = _resolve(spec, parameters, compute_units)
-    bundles = _bundles(spec, board, compute_units)
-    parts = _parts(spec, structure_of(kernel, values), board, bundles)
+    parts = _parts(spec, structure_of(kernel, values), board)
     shares = _shares(_sum(parts.values()), board, compute_units)
-    ports = compute_units * len(bundles)
+    ports = compute_units * len(spec.bundles)
     channels = _channels(ports, compute_units, board)
     power_w = _power_w(spec, values, board, compute_units, calibration)
     cap_w = _cap_w(board)
@@ -437,7 +436,7 @@ def structure_of(kernel: str, parameters: Mapping[str, int]) -> Structure:
         )
     operators = _OPERATORS[kernel](parameters)
     streams = _streams(kernel, parameters, operators.rows)
-    processes = _PROCESS.findall(_header(kernel))
+    processes = read_header(kernel).processes
     wide = {stream.name for stream in streams if stream.bits == _WORD_BITS}
     wide |= {port.name for port in load_kernel(kernel).ports}
     return Structure(
@@ -445,7 +444,7 @@ def structure_of(kernel: str, parameters: Mapping[str, int]) -> Structure:
         adders=operators.adders,
         accumulators=operators.accumulators,
         processes=len(processes),
-        word_processes=sum(not wide.isdisjoint(_NAME.findall(words)) for words in processes),
+        word_processes=sum(not wide.isdisjoint(words) for words in processes),
         streams=streams,
         x_room=parameters.get("x_room", 0),
     )
@@ -484,17 +483,9 @@ def _reducers(rows: int, groups: int) -> tuple[int, int]:
     return 2 * rows, 2 * rows * (partials - 1)
 
 
-_STREAM = re.compile(r"SPMV_STREAM(_SRL)?\((.+?),\s*(\w+),\s*(\w+)\);")
-_PROCESS = re.compile(r"SPMV_PROCESS\((.+?)\);", re.DOTALL)
 _CONSTANT = re.compile(r"^constexpr unsigned (k\w+) = ([^;]+);", re.MULTILINE)
 _CHOICE = re.compile(r"(.+) \? (.+) : (.+)")
-_NAME = re.compile(r"\w+")
 _FLAG_BITS = 1
-
-
-@cache
-def _header(kernel: str) -> str:
-    return (data_dir("hls_templates") / kernel / f"{kernel}.hpp").read_text("utf-8")
 
 
 def _constants(kernel: str, parameters: Mapping[str, int]) -> dict[str, int]:
@@ -503,7 +494,7 @@ def _constants(kernel: str, parameters: Mapping[str, int]) -> dict[str, int]:
     values = {p.constant: parameters[p.name] for p in spec.parameters if p.name in parameters}
     names: dict[str, Any] = {"__builtins__": {}, "at_least": max, **values}
     common = (data_dir("hls_templates") / "common" / "words.hpp").read_text("utf-8")
-    for name, expression in _CONSTANT.findall(common + _header(kernel)):
+    for name, expression in _CONSTANT.findall(common + read_header(kernel).text):
         python = _CHOICE.sub(r"\2 if \1 else \3", expression).replace("/", "//")
         names[name] = values[name] = eval(python, names)  # our own header, integers only
     return values
@@ -522,14 +513,15 @@ def _streams(kernel: str, parameters: Mapping[str, int], rows: int) -> tuple[Str
     }
     constants = _constants(kernel, parameters)
     found = []
-    for srl, c_type, name, depth in _STREAM.findall(_header(kernel)):
-        if c_type not in bits:
+    for stream in read_header(kernel).streams:
+        if stream.c_type not in bits:
             raise KernelSpecError(
-                f"stream {name} of kernel {kernel} is of type {c_type}; say how many bits that "
-                "has in design_fit.py."
+                f"stream {stream.name} of kernel {kernel} is of type {stream.c_type}; say how "
+                "many bits that has in design_fit.py."
             )
-        words = constants[depth] if depth in constants else int(depth)
-        found.append(Stream(name, bits[c_type], words, is_srl=bool(srl)))
+        name = stream.depth
+        depth = constants[name] if name in constants else int(name)
+        found.append(Stream(stream.name, bits[stream.c_type], depth, is_srl=stream.is_srl))
     return tuple(found)
 
 
@@ -545,17 +537,11 @@ def _costs() -> dict[str, Cost]:
     }
 
 
-def _parts(
-    spec: Kernel, structure: Structure, board: Board, bundles: Sequence[str]
-) -> dict[str, Cost]:
+def _parts(spec: Kernel, structure: Structure, board: Board) -> dict[str, Cost]:
     costs = _costs()
-    is_merged = len(bundles) < len(spec.bundles)
-    adapters = [
-        [port for port in spec.ports if is_merged or port.bundle == bundle]
-        for bundle in bundles
-    ]
+    adapters = [[p for p in spec.ports if p.bundle == bundle] for bundle in spec.bundles]
     return {
-        "ports": _sum(_port_cost(ports, board, is_merged=is_merged) for ports in adapters),
+        "ports": _sum(_port_cost(ports, board) for ports in adapters),
         "arithmetic": costs["multiply"].times(structure.multipliers)
         + costs["add"].times(structure.adders)
         + costs["accumulate"].times(structure.accumulators),
@@ -566,7 +552,7 @@ def _parts(
     }
 
 
-def _port_cost(ports: Sequence[Argument], board: Board, *, is_merged: bool) -> Cost:
+def _port_cost(ports: Sequence[Argument], board: Board) -> Cost:
     """Return an m_axi adapter and its FIFOs, which hold every burst in flight."""
     bram = 0.0
     for direction, bits in (
@@ -574,11 +560,7 @@ def _port_cost(ports: Sequence[Argument], board: Board, *, is_merged: bool) -> C
         ("write", _WORD_BITS + WORD_BYTES),
     ):  # strobes
         of_board = board.axi[f"num_{direction}_outstanding"]
-        bursts = [
-            of_board if is_merged else port.outstanding or of_board
-            for port in ports
-            if port.direction == direction
-        ]
+        bursts = [port.outstanding or of_board for port in ports if port.direction == direction]
         if bursts:
             bram += _bram_blocks(bits, board.axi["max_burst_length"] * max(bursts))
     return _costs()["port"] + Cost(bram=bram)
@@ -639,12 +621,6 @@ def _shares(unit: Cost, board: Board, compute_units: int) -> tuple[Share, ...]:
         )
         for name in RESOURCES
     )
-
-
-def _bundles(spec: Kernel, board: Board, compute_units: int) -> tuple[str, ...]:
-    """Return the memory interfaces of a unit: one where its own are too many for the units."""
-    has_room = compute_units * len(spec.bundles) <= board.value("max_ports")
-    return spec.bundles if has_room else spec.bundles[:1]
 
 
 def _channels(ports: int, compute_units: int, board: Board) -> int:

@@ -6,6 +6,7 @@ pragmas, `link.cfg` and the order of the host's arguments are loops over them.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -183,6 +184,80 @@ def load_kernel(name: str) -> Kernel:
         return _kernel(content)
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise KernelSpecError(f"{path}: {error}; mend the kernel's description.") from None
+
+
+@dataclass(frozen=True)
+class HeaderStream:
+    """A FIFO as a kernel's header declares it; its depth may be a constant's name."""
+
+    c_type: str
+    name: str
+    depth: str
+    is_srl: bool
+
+
+@dataclass(frozen=True)
+class Header:
+    """The data flow of a kernel, as its header states it.
+
+    Attributes
+    ----------
+    text : str
+        Without its comments.
+    streams : tuple of HeaderStream
+        Its `SPMV_STREAM` and `SPMV_STREAM_SRL` lines.
+    processes : tuple of tuple of str
+        Its `SPMV_PROCESS` lines: the function, then its arguments.
+    """
+
+    text: str
+    streams: tuple[HeaderStream, ...]
+    processes: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Header:
+        """Read a header.
+
+        >>> Header.parse("SPMV_STREAM_SRL(word_t, words, 32);").streams
+        (HeaderStream(c_type='word_t', name='words', depth='32', is_srl=True),)
+        """
+        text = re.sub(r"//[^\n]*", "", text)
+        return cls(
+            text,
+            tuple(
+                HeaderStream(c_type, name, depth, bool(srl))
+                for srl, c_type, name, depth in _STREAM.findall(text)
+            ),
+            tuple(
+                tuple(word.strip() for word in found.split(","))
+                for found in _PROCESS.findall(text)
+            ),
+        )
+
+
+_STREAM = re.compile(r"SPMV_STREAM(_SRL)?\(([^,]+), *(\w+), *(\w+)\)")
+_PROCESS = re.compile(r"SPMV_PROCESS\(([^)]*)\)")
+
+
+@cache
+def read_header(kernel: str) -> Header:
+    """Read the data flow of a kernel from its header.
+
+    Raises
+    ------
+    KernelSpecError
+        If it cannot be read.
+
+    Examples
+    --------
+    >>> read_header("block").processes[0][:3]
+    ('read_inputs', 'x', 'matrix')
+    """
+    path = data_dir("hls_templates") / kernel / f"{kernel}.hpp"
+    try:
+        return Header.parse(path.read_text("utf-8"))
+    except OSError as error:
+        raise KernelSpecError(f"{path}: cannot be read: {error.strerror or error}.") from None
 
 
 def _kernel(content: dict[str, Any]) -> Kernel:

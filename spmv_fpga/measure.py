@@ -479,8 +479,10 @@ def _convert(
         x_room=info.x_room,
         bank_bytes=room,
     )
-    nothing = Part(cls.convert(matrix.csr[:0], parameter), 0, 0, 0, 0, unit=0, round=0)
-    for part in cut.parts or (nothing,):
+    parts = cut.parts or (
+        Part(cls.convert(matrix.csr[:0], parameter), 0, 0, 0, 0, unit=0, round=0),
+    )
+    for part in parts:
         unit = spec.unit(part.unit + 1)
         check_fit(part.fmt, info, mode=mode, emulation_mode=emulation_mode, unit=unit)
     return cut

@@ -65,7 +65,7 @@ constexpr unsigned kGatherLatency = 16;
 constexpr unsigned kMultiplyLatency = 64;
 constexpr unsigned kWordDepth = 32;  // what a LUT holds as a shift register
 constexpr unsigned kValueDepth = at_least(64, kGatherLatency / kOperandsPerTile * kWordsPerTile);
-constexpr unsigned kTileDepth = 2 * kMultiplyLatency;
+constexpr unsigned kTileDepth = 128;  // twice kMultiplyLatency
 constexpr unsigned kSumDepth = 32;
 
 static_assert(kValueDepth * kOperandsPerTile >= kGatherLatency * kWordsPerTile,

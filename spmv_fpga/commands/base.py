@@ -225,7 +225,9 @@ def number_of_units(
     return int(asked)
 
 
-def kernel_options(kernel_default: str | None) -> Callable[[Command], Command]:
+def kernel_options(
+    kernel_default: str | None, *, has_clock: bool = True
+) -> Callable[[Command], Command]:
     """Return a decorator that adds the options that name a kernel.
 
     With a default of `auto` the parameters have none of their own: they may come from an
@@ -258,7 +260,7 @@ def kernel_options(kernel_default: str | None) -> Callable[[Command], Command]:
             click.option("--clock-hz", type=FiniteRange(1e6, 1e9), metavar="F",
                          help="Kernel clock; the board's own figure by default."),
         )  # fmt: skip
-        for option in reversed(options):
+        for option in reversed(options if has_clock else options[:-1]):
             command = option(command)
         return command
 

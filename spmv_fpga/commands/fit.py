@@ -9,48 +9,17 @@ import click
 from .base import (
     MOST_UNITS,
     Terminal,
-    UnitCount,
     common_options,
     deliver,
     json_options,
+    kernel_options,
     kernel_parameter,
     pass_terminal,
 )
 
 
 @click.command("fit")
-@click.option(
-    "--kernel", default="block", show_default=True, metavar="K", help="block or scalar."
-)
-@click.option(
-    "--block",
-    type=int,
-    default=16,
-    show_default=True,
-    metavar="P",
-    help="Edge of a tile: 4, 8, 16 or 32.",
-)
-@click.option(
-    "--slice",
-    "slice_size",
-    type=int,
-    default=16,
-    show_default=True,
-    metavar="L",
-    help="Rows of a slice: 4, 8, 16 or 32.",
-)
-@click.option(
-    "--cu",
-    "compute_units",
-    type=UnitCount(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Compute units; max: as many as fit.",
-)
-@click.option(
-    "--board", default="u50", show_default=True, metavar="B", help="Board file's name."
-)
+@kernel_options("block", has_clock=False)
 @click.option(
     "--reports",
     metavar="DIR",

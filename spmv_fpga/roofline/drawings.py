@@ -24,15 +24,13 @@ from scipy.sparse import coo_array
 from ..errors import KernelSpecError
 from ..formats import BlockedEll, SlicedEll
 from ..formats.base import PADDING_BITS
-from ..kernels import load_kernel
-from ..resources import data_dir
+from ..kernels import Header, HeaderStream, load_kernel, read_header
 from . import canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_STREAM = re.compile(r"SPMV_STREAM(?:_SRL)?\(([^,]+),([^,]+),([^)]+)\)")
 _FONT_PT = canvas.SMALLEST_FONT_PT
 
 # An 8×8 matrix with every case: full and sparse tiles, rows of unlike length, tiles that are
@@ -283,19 +281,9 @@ def data_flow(kernel: str) -> DataFlow:
     >>> flow.processes[0], flow.processes[-1], len(flow.streams)
     ('read_inputs', 'write_y', 12)
     """
-    path = data_dir("hls_templates") / kernel / f"{kernel}.hpp"
-    try:
-        text = re.sub(r"//[^\n]*", "", path.read_text("utf-8"))
-    except OSError as error:
-        raise KernelSpecError(f"{path}: cannot be read: {error.strerror or error}.") from None
-    calls = [
-        [argument.strip() for argument in found.split(",")]
-        for found in re.findall(r"SPMV_PROCESS\(([^)]*)\)", text)
-    ]
-    streams = tuple(
-        _stream(element.strip(), name.strip(), depth.strip(), text, calls, path.name)
-        for element, name, depth in _STREAM.findall(text)
-    )
+    header = read_header(kernel)
+    calls = header.processes
+    streams = tuple(_stream(stream, header, kernel) for stream in header.streams)
     ports = load_kernel(kernel).ports
     return DataFlow(
         kernel=kernel,
@@ -311,19 +299,18 @@ def data_flow(kernel: str) -> DataFlow:
     )
 
 
-def _stream(
-    element: str, name: str, depth: str, text: str, calls: list[list[str]], header: str
-) -> Stream:
+def _stream(stream: HeaderStream, header: Header, kernel: str) -> Stream:
     """Find the ends of a stream: in a data-flow region the writer stands before the reader."""
-    users = [number for number, call in enumerate(calls) if name in call[1:]]
+    name, depth = stream.name, stream.depth
+    users = [number for number, call in enumerate(header.processes) if name in call[1:]]
     if len(users) != 2:
         raise KernelSpecError(
-            f"{header}: stream {name} is used by {len(users)} processes; it must join two."
+            f"{kernel}.hpp: stream {name} is used by {len(users)} processes; it must join two."
         )
-    constant = re.search(rf"\b{re.escape(depth)}\s*=\s*(\d+)\s*;", text)
+    constant = re.search(rf"\b{re.escape(depth)}\s*=\s*(\d+)\s*;", header.text)
     # One that follows from block or slice is known by its name only.
     held = depth if depth.isdigit() or constant is None else constant.group(1)
-    return Stream(name, element.removeprefix("std::"), held, *users)
+    return Stream(name, stream.c_type.removeprefix("std::"), held, *users)
 
 
 def figure_3(kernel: str = "block") -> Figure:

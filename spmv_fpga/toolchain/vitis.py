@@ -307,17 +307,6 @@ def link_command(
     )
 
 
-def emconfig_command(
-    platform: str, out_dir: Path, *, command: str = "emconfigutil"
-) -> tuple[str, ...]:
-    """Return the command that writes the `emconfig.json` which a run in hw_emu needs.
-
-    >>> emconfig_command("u50", Path("build"))
-    ('emconfigutil', '--platform', 'u50', '--od', 'build')
-    """
-    return (command, "--platform", platform, "--od", str(out_dir))
-
-
 def _common(design: Design, work: Path) -> tuple[str, ...]:
     # Folders of its own for every build, so that two builds never share state.
     return (

@@ -23,7 +23,7 @@ from spmv_fpga.design_fit import (
     structure_of,
 )
 from spmv_fpga.errors import BoardError, KernelSpecError
-from spmv_fpga.kernels import load_kernel, template_names
+from spmv_fpga.kernels import Header, load_kernel, template_names
 from spmv_fpga.resources import data_dir
 from spmv_fpga.roofline.calibration import Calibration, Parameter, Power, load_calibration
 from spmv_fpga.roofline.predict import busy_power_w
@@ -105,7 +105,7 @@ def test_processes_that_hold_a_word_are_told_from_the_others():
 
 def test_a_stream_of_a_type_that_is_not_known_is_refused_by_name(monkeypatch):
     text = "SPMV_STREAM(Odd, oddities, 4);"
-    monkeypatch.setattr(design_fit, "_header", lambda kernel: text)
+    monkeypatch.setattr(design_fit, "read_header", lambda kernel: Header.parse(text))
     with pytest.raises(KernelSpecError, match="stream oddities of kernel block is of type Odd"):
         structure_of("block", {"block": 16, "x_room": 65536})
 
@@ -123,7 +123,7 @@ def test_the_parts_of_a_unit_are_counted_times_their_cost():
         multipliers=16, adders=15, accumulators=2, processes=9, word_processes=6,
         streams=(Stream("words", 512, 64), Stream("marks", 2, 64)), x_room=65536,
     )  # fmt: skip
-    parts = design_fit._parts(BLOCK, made_of, U50, BLOCK.bundles)
+    parts = design_fit._parts(BLOCK, made_of, U50)
     assert parts["arithmetic"] == Cost(
         dsp=16 * 3 + 15 * 2 + 2 * 2,
         lut=16 * 277 + 15 * 485 + 2 * 717,
@@ -137,7 +137,7 @@ def test_the_parts_of_a_unit_are_counted_times_their_cost():
 
 def test_a_ports_fifos_hold_all_bursts_in_flight():
     structure = Structure(processes=0, word_processes=0, streams=())
-    ports = design_fit._parts(BLOCK, structure, U50, BLOCK.bundles)["ports"]
+    ports = design_fit._parts(BLOCK, structure, U50)["ports"]
     # One reads 1024 words of 512 bits; the other 256, and writes 256 of 576 bits.
     assert ports == Cost(lut=10000, ff=13000, bram=14.5 + 7.5 + 8)
 
