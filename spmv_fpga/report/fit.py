@@ -36,24 +36,26 @@ def fit_tables(report: FitReport, most: int | None) -> list[Table | Text]:
 
 
 def _facts(report: FitReport, most: int | None) -> Table:
-    parameters = ", ".join(f"{name} {value}" for name, value in report.parameters.items())
+    parameters = (f"{name} {value}" for name, value in report.parameters.items())
     board = report.board
     return facts_grid(
         {
-            "kernel": f"{report.kernel}, {parameters}",
+            "kernel": ", ".join((report.kernel, *parameters)),
             "board": board.title,
             "compute units": f"{report.compute_units}; at most {most or 'none'} fit",
             "memory ports": f"{report.ports} of {board.value('max_ports'):.0f}",
             "channels": f"{report.channels} of {board.value('max_channels'):.0f}",
             "clock": f"{units.hertz(report.clock_hz)} expected",
-            "power": f"{_figure(report.power_w)} modelled at full traffic; "
-            f"cap {_figure(report.power_cap_w)}",
+            "power": _figure(report.power_w, "modelled at full traffic"),
+            "power cap": _figure(report.power_cap_w),
         }
     )
 
 
-def _figure(figure: Figure) -> str:
-    return units.watts(figure.value) if figure.value is not None else f"({figure.reason})"
+def _figure(figure: Figure, how: str = "") -> str:
+    if figure.value is None:
+        return f"unknown: {figure.reason}"
+    return f"{units.watts(figure.value)} {how}".rstrip()
 
 
 def _resources(report: FitReport) -> Table:

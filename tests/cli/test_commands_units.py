@@ -81,3 +81,21 @@ def test_max_runs_on_the_emulated_card():
     assert done.exit_code == 0, done.output
     assert "8 compute units" in done.output
     assert "y verified" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ("--kernel", "bandwidth"),
+            "unknown: there is no model of the power of kernel bandwidth",
+        ),
+        (("--board", "u55c"), "unknown: there is no calibration of the power of board u55c"),
+    ],
+)
+def test_a_power_that_is_not_known_is_no_modelled_figure(arguments, expected):
+    done = invoke("fit", *arguments)
+    assert done.exit_code == 0
+    assert expected in done.output
+    assert "modelled at full traffic" not in done.output
+    assert "bandwidth," not in done.output
