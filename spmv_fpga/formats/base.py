@@ -76,22 +76,6 @@ class SparseFormat(ABC):
     def spmv(self, x: npt.ArrayLike) -> FloatArray:
         """Multiply with NumPy alone: what the kernel must compute."""
 
-    @property
-    @abstractmethod
-    def strip_height(self) -> int:
-        """Rows of a strip: what the stream cannot be cut within."""
-
-    @abstractmethod
-    def strip_bytes(self) -> IntArray:
-        """Return the bytes of every strip in the stream, shape (strips,), int64.
-
-        A stream of several strips has their sum, rounded up as `STREAM_STEP_BYTES` says.
-        """
-
-    @abstractmethod
-    def take_strips(self, start: int, end: int) -> SparseFormat:
-        """Return the rows of strips `start` to `end` as a format; its arrays are views."""
-
     @abstractmethod
     def scalars(self) -> dict[str, int]:
         """Return the kernel's 32-bit arguments, all but `iterations`, by name."""
@@ -137,6 +121,26 @@ class SparseFormat(ABC):
             f"{type(self).__name__}({m} x {n}, {parameters}, nnz={self.nnz}, "
             f"num_stored={self.num_stored})"
         )
+
+
+class StripFormat(SparseFormat):
+    """A format that is cut after the conversion, between strips of rows."""
+
+    @property
+    @abstractmethod
+    def strip_height(self) -> int:
+        """Rows of a strip: what the stream cannot be cut within."""
+
+    @abstractmethod
+    def strip_bytes(self) -> IntArray:
+        """Return the bytes of every strip in the stream, shape (strips,), int64.
+
+        A stream of several strips has their sum, rounded up as `STREAM_STEP_BYTES` says.
+        """
+
+    @abstractmethod
+    def take_strips(self, start: int, end: int) -> StripFormat:
+        """Return the rows of strips `start` to `end` as a format; its arrays are views."""
 
 
 def density(nnz: int, num_stored: int) -> float:

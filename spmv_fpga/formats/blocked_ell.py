@@ -23,7 +23,7 @@ from .base import (
     WORD_LANES,
     FloatArray,
     IntArray,
-    SparseFormat,
+    StripFormat,
     WordArray,
     canonical_csr,
     count_entries,
@@ -44,7 +44,7 @@ DESCRIPTORS_PER_WORD = WORD_LANES
 _MAX_BLOCK_COLS = 1 << 30
 
 
-class BlockedEll(SparseFormat):
+class BlockedEll(StripFormat):
     """A matrix in Blocked ELL; made by `from_csr`.
 
     Attributes

@@ -27,7 +27,7 @@ from .base import (
     WORD_LANES,
     FloatArray,
     IntArray,
-    SparseFormat,
+    StripFormat,
     WordArray,
     canonical_csr,
     count_entries,
@@ -45,7 +45,7 @@ _MAX_COLS = 1 << 31
 _CHUNK_ENTRIES = 1 << 20
 
 
-class SlicedEll(SparseFormat):
+class SlicedEll(StripFormat):
     """A matrix in sliced ELL; made by `from_csr`.
 
     Attributes
