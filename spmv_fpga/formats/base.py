@@ -143,6 +143,20 @@ class StripFormat(SparseFormat):
         """Return the rows of strips `start` to `end` as a format; its arrays are views."""
 
 
+class EntryFormat(SparseFormat):
+    """A format that sorts rows: the entries are cut first, and each run of them converted."""
+
+    @classmethod
+    @abstractmethod
+    def max_rows(cls, y_room: int | None) -> int:
+        """Return how many rows a part may have, where y has so much room on the chip."""
+
+    @classmethod
+    @abstractmethod
+    def row_bytes(cls, csr: csr_array, parameters: Mapping[str, int]) -> IntArray:
+        """Estimate the bytes of every row in the stream, shape (m,), int64."""
+
+
 def density(nnz: int, num_stored: int) -> float:
     """Return nnz over slots; 1 where nothing is stored."""
     return nnz / num_stored if num_stored else 1.0

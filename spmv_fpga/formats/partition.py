@@ -4,6 +4,9 @@ Rows are cut into runs with nearly the same number of memory accesses, one for e
 Where x is longer than its room on the chip, columns are cut into panels; where a run is
 larger than a memory bank, rows are cut further. What no unit can take at the same time
 makes further *rounds*, which follow one another.
+
+A format that sorts its rows (`EntryFormat`) is cut before it is converted, at entries: a row
+may then end in the next unit, and y is the sum of what both have of it.
 """
 
 from __future__ import annotations
@@ -21,7 +24,17 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from ..errors import FormatError
-from .base import STREAM_STEP_BYTES, FloatArray, IntArray, SparseFormat, WordArray, density
+from .base import (
+    STREAM_STEP_BYTES,
+    EntryFormat,
+    FloatArray,
+    IntArray,
+    SparseFormat,
+    StripFormat,
+    WordArray,
+    canonical_csr,
+    density,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +97,7 @@ class Partition:
     def of(
         cls, fmt: SparseFormat, compute_units: int = 1, bank_bytes: int | None = None
     ) -> Partition:
-        """Cut the rows of a format; its arrays are shared.
+        """Cut a format; the arrays of a `StripFormat` are shared.
 
         Parameters
         ----------
@@ -98,7 +111,19 @@ class Partition:
         FormatError
             If one strip alone is larger than a bank.
         """
-        parts = _cut_rows(fmt, compute_units, bank_bytes, (0, fmt.shape[1]), 0)
+        if isinstance(fmt, StripFormat):
+            parts = _cut_rows(fmt, compute_units, bank_bytes, (0, fmt.shape[1]), 0)
+        elif compute_units == 1 and (bank_bytes is None or fmt.bytes <= bank_bytes):
+            m, n = fmt.shape
+            parts = [Part(fmt, 0, m, 0, n, unit=0, round=0)] if m else []
+        else:
+            return partition(
+                fmt.to_csr(),
+                type(fmt),
+                fmt.parameters,
+                compute_units=compute_units,
+                bank_bytes=bank_bytes,
+            )
         return cls(
             tuple(parts),
             kernel=fmt.kernel,
@@ -173,6 +198,7 @@ def partition(
     *,
     compute_units: int = 1,
     x_room: int | None = None,
+    y_room: int | None = None,
     bank_bytes: int | None = None,
 ) -> Partition:
     """Convert a matrix and cut it for a card.
@@ -187,6 +213,8 @@ def partition(
     compute_units : int
     x_room : int, optional
         Elements of x that fit on the chip; columns are cut into panels of so many.
+    y_room : int, optional
+        Elements of y that fit on the chip, for a kernel that keeps y there.
     bank_bytes : int, optional
         Room for a part's stream.
 
@@ -209,15 +237,13 @@ def partition(
     [(0, 0, 0, 0), (0, 1, 16, 0), (0, 2, 48, 0), (1, 0, 0, 48), (1, 1, 16, 48), (1, 2, 48, 48)]
     """
     m, n = A.shape
-    if x_room is None or n <= x_room:
+    if issubclass(cls, EntryFormat):
+        csr = canonical_csr(A, cls.__name__)
+        parts = _cut_entries(csr, cls, parameters, compute_units, y_room, bank_bytes)
+    elif x_room is None or n <= x_room:
         return Partition.of(cls.convert(A, parameters), compute_units, bank_bytes)
-    csr = csr_array(A)
-    parts: list[Part] = []
-    for start in range(0, n, x_room):
-        end = min(start + x_room, n)
-        fmt = cls.convert(csr[:, start:end], parameters)
-        first_round = 1 + parts[-1].round if parts else 0
-        parts += _cut_rows(fmt, compute_units, bank_bytes, (start, end), first_round)
+    else:
+        parts = _cut_panels(csr_array(A), cls, parameters, compute_units, x_room, bank_bytes)
     return Partition(
         tuple(parts),
         kernel=cls.kernel,
@@ -263,8 +289,144 @@ def packed(parts: Sequence[Part]) -> Iterator[tuple[Part, dict[str, WordArray]]]
             yield oldest, buffers.result()
 
 
+def _cut_panels(
+    csr: csr_array,
+    cls: type[SparseFormat],
+    parameters: Mapping[str, int],
+    compute_units: int,
+    x_room: int,
+    bank_bytes: int | None,
+) -> list[Part]:
+    """Cut columns into panels, whose rounds follow one another."""
+    parts: list[Part] = []
+    n = csr.shape[1]
+    for start in range(0, n, x_room):
+        end = min(start + x_room, n)
+        fmt = cls.convert(csr[:, start:end], parameters)
+        assert isinstance(fmt, StripFormat)
+        first_round = 1 + parts[-1].round if parts else 0
+        parts += _cut_rows(fmt, compute_units, bank_bytes, (start, end), first_round)
+    return parts
+
+
+def _cut_entries(
+    csr: csr_array,
+    cls: type[EntryFormat],
+    parameters: Mapping[str, int],
+    compute_units: int,
+    y_room: int | None,
+    bank_bytes: int | None,
+) -> list[Part]:
+    """Cut entries into runs for the units, and into more rounds where a run is too large."""
+    costs = cls.row_bytes(csr, parameters)
+    max_rows = cls.max_rows(y_room)
+    num_rounds = 1
+    if bank_bytes is not None and bank_bytes > 0:
+        num_rounds = max(1, -(-int(costs.sum()) // (compute_units * bank_bytes)))
+    while True:
+        num_rounds, bounds = _entry_bounds(csr, costs, compute_units, num_rounds, max_rows)
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            formats = list(
+                pool.map(lambda run: cls.convert(_entries(csr, *run), parameters), bounds)
+            )
+        largest = max((fmt.bytes for fmt in formats), default=0)
+        if bank_bytes is None or largest <= bank_bytes:
+            break
+        if num_rounds * compute_units >= csr.nnz:
+            raise FormatError(
+                f"an entry of the matrix needs {largest} bytes, and a memory bank has room for "
+                f"{max(0, bank_bytes)}; take another kernel."
+            )
+        num_rounds = min(
+            max(num_rounds + 1, num_rounds * largest // max(bank_bytes, 1)),
+            -(-csr.nnz // compute_units),
+        )
+    parts = []
+    for number, (fmt, (start, end)) in enumerate(zip(formats, bounds, strict=True)):
+        first, last = _rows_of(csr, start, end)
+        round_number, unit = divmod(number, compute_units)
+        parts.append(Part(fmt, first, last, 0, csr.shape[1], unit=unit, round=round_number))
+    return parts
+
+
+def _rows_of(csr: csr_array, start: int, end: int) -> tuple[int, int]:
+    """Return the rows, first and behind the last, that have the entries from start to end."""
+    first = int(np.searchsorted(csr.indptr, start, side="right")) - 1
+    return first, int(np.searchsorted(csr.indptr, end, side="left"))
+
+
+def _entries(csr: csr_array, start: int, end: int) -> csr_array:
+    """Return a run of entries as a matrix of the rows that have them; data are shared."""
+    first, last = _rows_of(csr, start, end)
+    indptr = np.clip(csr.indptr[first : last + 1], start, end) - start
+    part = csr_array(
+        (csr.data[start:end], csr.indices[start:end], indptr),
+        shape=(last - first, csr.shape[1]),
+    )
+    part.has_sorted_indices = part.has_canonical_format = True
+    return part
+
+
+def _entry_bounds(
+    csr: csr_array, costs: IntArray, compute_units: int, num_rounds: int, max_rows: int
+) -> tuple[int, list[tuple[int, int]]]:
+    """Cut entries into runs of the same cost, none with more rows than there is room for.
+
+    Returns
+    -------
+    int
+        Rounds, more than asked for where rows need them.
+    list of (int, int)
+        First and last entry of each run.
+    """
+    total = np.concatenate(([0], np.cumsum(costs)))
+    mean = int(total[-1])
+    least = len(_walk(csr, total, mean, max_rows))
+    num_rounds = max(num_rounds, -(-least // compute_units))
+    low, high = mean // max(num_rounds * compute_units, 1), mean
+    step = 8  # the cost of an entry: what a cut may be off
+    while low < high:
+        runs = _walk(csr, total, min(low + step, high), max_rows)
+        if len(runs) <= num_rounds * compute_units:
+            return num_rounds, runs
+        low, step = low + step, 2 * step
+    return num_rounds, _walk(csr, total, high, max_rows)
+
+
+def _walk(csr: csr_array, total: IntArray, limit: int, max_rows: int) -> list[tuple[int, int]]:
+    """Take runs one after the other, each as long as a limit of cost and of rows allows."""
+    found = []
+    start, spent = 0, 0.0
+    nnz = int(csr.indptr[-1])
+    while start < nnz:
+        first = int(np.searchsorted(csr.indptr, start, side="right")) - 1
+        end = int(csr.indptr[min(first + max_rows, csr.shape[0])])
+        if total[-1] - spent > limit:
+            end = min(end, _entry_at(csr, total, spent + limit))
+        end = max(end, start + 1)
+        found.append((start, end))
+        start, spent = end, _cost_before(csr, total, end)
+    return found
+
+
+def _entry_at(csr: csr_array, total: IntArray, cost: float) -> int:
+    """Return the entry before which that much is spent, the entries of a row alike."""
+    row = int(np.searchsorted(total, cost, side="right")) - 1
+    share = (cost - total[row]) / (total[row + 1] - total[row])
+    return int(csr.indptr[row] + share * (csr.indptr[row + 1] - csr.indptr[row]))
+
+
+def _cost_before(csr: csr_array, total: IntArray, entry: int) -> float:
+    """Return what is spent before an entry; undoes `_entry_at`."""
+    if entry >= csr.indptr[-1]:
+        return float(total[-1])
+    row = int(np.searchsorted(csr.indptr, entry, side="right")) - 1
+    first, last = int(csr.indptr[row]), int(csr.indptr[row + 1])
+    return float(total[row] + (entry - first) / (last - first) * (total[row + 1] - total[row]))
+
+
 def _cut_rows(
-    fmt: SparseFormat,
+    fmt: StripFormat,
     compute_units: int,
     bank_bytes: int | None,
     columns: tuple[int, int],

@@ -23,9 +23,9 @@ from scipy.sparse import coo_array, csr_array
 from ..errors import FormatError
 from .base import (
     PADDING_BITS,
+    EntryFormat,
     FloatArray,
     IntArray,
-    SparseFormat,
     WordArray,
     canonical_csr,
     freeze,
@@ -50,6 +50,8 @@ from .lane_layout import (
 DEPTHS = (8, 16)
 DEFAULT_DEPTH = 8
 DEFAULT_PANEL = 16384
+DEFAULT_Y_ROOM = 32768
+"""Elements of y that the kernel has room for, where nobody says another number."""
 MAX_PANEL = 1 << 15
 """A column index has 15 bits; bit 15 is a flag."""
 LAST_IN_CHUNK = np.uint16(1 << 15)
@@ -62,7 +64,7 @@ _RUN_SLOTS = 1 << 18
 _PADDING = PADDING_BITS.view(np.float32)
 
 
-class SellCSigma(SparseFormat):
+class SellCSigma(EntryFormat):
     """A matrix in SELL-C-sigma; made by `from_csr`.
 
     Attributes
@@ -271,6 +273,18 @@ class SellCSigma(SparseFormat):
             self._merge(y)
         elements = y.reshape(-1)
         return elements[_element_of_rows(self.shape[0])]
+
+    @classmethod
+    def max_rows(cls, y_room: int | None) -> int:
+        """Return the rows for which y has room on the chip, beside words for long rows."""
+        return LANES * max((y_room or DEFAULT_Y_ROOM) // LANES - MAX_MERGED, 1)
+
+    @classmethod
+    def row_bytes(cls, csr: csr_array, parameters: Mapping[str, int]) -> IntArray:
+        """Estimate 6 bytes for every entry and 2 for every panel that a row may touch."""
+        num_panels = -(-csr.shape[1] // parameters.get("panel", DEFAULT_PANEL))
+        entries = np.diff(csr.indptr).astype(np.int64)
+        return SLOT_BYTES * entries + PIECE_BYTES * np.minimum(entries, num_panels)
 
     def scalars(self) -> dict[str, int]:
         """Return the kernel's scalar arguments by name."""
