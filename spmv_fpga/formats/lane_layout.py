@@ -32,7 +32,9 @@ MIN_LONG_ROW = 64
 SLOT_BYTES = 6
 PIECE_BYTES = 2
 _GAP = REUSE_DISTANCE - 1
-_GOOD_ENOUGH = 1.03
+_GOOD_ENOUGH = 1.01
+_WORTH_LEVELLING = 0.01
+_HOPELESS = 1.1
 _MIN_LIMIT = 8
 _CHUNK_ENTRIES = 1 << 18
 _MAX_HISTOGRAM = 1 << 22
@@ -114,6 +116,33 @@ class Layout:
         """Slots, padding included."""
         return self.depth * LANES * int(self.widths.sum())
 
+    @property
+    def matrix_bytes(self) -> int:
+        """Bytes of slots and of the pieces' addresses."""
+        return SLOT_BYTES * self.num_stored + PIECE_BYTES * self.addresses.size
+
+    @property
+    def num_words(self) -> int:
+        """Words of the stream."""
+        return stream_words(self.chunks_per_panel, self.widths, self.merged_rows, self.depth)
+
+
+def stream_words(
+    chunks_per_panel: IntArray,
+    widths: IntArray,
+    merged_rows: npt.NDArray[np.int32],
+    depth: int,
+) -> int:
+    """Return the words of a stream: headers, addresses, slots, and the rows of the merge.
+
+    >>> stream_words(np.array([1]), np.array([1]), np.zeros(0, np.int32), 8)
+    17
+    """
+    places = LANES * depth
+    num_bytes = places * (SLOT_BYTES * int(widths.sum()) + PIECE_BYTES * len(widths))
+    num_panels = int(np.count_nonzero(chunks_per_panel))
+    return num_panels + num_bytes // WORD_BYTES + words_for(len(merged_rows))
+
 
 def element_of(row: IntArray) -> IntArray:
     """Return the element of y on the chip that a row has.
@@ -157,7 +186,7 @@ def lay_out(
     lengths = np.diff(csr.indptr).astype(np.int64)
     least = SLOT_BYTES * int(csr.nnz) + PIECE_BYTES * len(segments)
     best: tuple[int, int, Pieces, npt.NDArray[np.int32]] | None = None
-    for shortest, most in _choices_of_long_rows(csr.nnz, depth):
+    for shortest, most in _choices_of_long_rows(lengths, depth):
         long_rows = choose_long_rows(lengths, shortest, most)
         merged_rows = deal_words(lengths, long_rows)
         dealt = spread(segments, long_rows, merged_rows, len(lengths), num_panels)
@@ -195,7 +224,7 @@ def cut_segments(csr: csr_array, panel: int, sigma: int | None) -> Pieces:
 
 def _segment_starts(csr: csr_array, panel: int) -> IntArray:
     """Return the first entry of every segment, in order."""
-    first = csr.indptr[:-1][np.diff(csr.indptr) > 0].astype(np.int64)
+    first: IntArray = csr.indptr[:-1][np.diff(csr.indptr) > 0].astype(np.int64)
     if csr.shape[1] <= panel:
         return first
     is_start = np.zeros(len(csr.indices), bool)
@@ -209,14 +238,18 @@ def _segment_starts(csr: csr_array, panel: int) -> IntArray:
 # Long rows
 
 
-def _choices_of_long_rows(nnz: int, depth: int) -> list[tuple[int, int]]:
+def _choices_of_long_rows(lengths: IntArray, depth: int) -> list[tuple[int, int]]:
     """Return what to try, the usual first: the least length of long rows, and how many.
 
     Rows that would fill a place of a chunk alone are always long. Further ones level lanes
     that chance has not filled alike.
     """
-    alone = max(nnz // (LANES * depth), MIN_LONG_ROW)
-    return [(alone, MAX_LONG_ROWS), *((LANES, most) for most in (16, 48, MAX_LONG_ROWS))]
+    nnz = int(lengths.sum())
+    choices = [(max(nnz // (LANES * depth), MIN_LONG_ROW), MAX_LONG_ROWS)]
+    longest = choose_long_rows(lengths, LANES, MAX_LONG_ROWS)
+    if lengths[longest].sum() > _WORTH_LEVELLING * nnz:
+        choices += [(LANES, most) for most in (16, 48, 96, MAX_LONG_ROWS)]
+    return choices
 
 
 def choose_long_rows(lengths: IntArray, shortest: int, most: int) -> IntArray:
@@ -226,6 +259,9 @@ def choose_long_rows(lengths: IntArray, shortest: int, most: int) -> IntArray:
     [2, 3]
     """
     found = np.flatnonzero(lengths > shortest)
+    if len(found) > most:  # a sort of all would take long
+        least = np.partition(lengths[found], -most)[-most]
+        found = found[lengths[found] >= least]
     return found[np.argsort(-lengths[found], kind="stable")][:most]
 
 
@@ -328,7 +364,8 @@ def _cuts(start: IntArray, end: IntArray, share: npt.NDArray[np.float64]) -> Int
     np.cumsum(share, axis=1, out=bounds[:, 1:])
     bounds[:, -1] = 1
     inner = np.rint(np.minimum(bounds, 1) * (end - start)[:, None]).astype(np.int64)
-    return start[:, None] + inner
+    cuts: IntArray = start[:, None] + inner
+    return cuts
 
 
 # The limit
@@ -348,6 +385,8 @@ def best_limit(segments: Pieces, num_panels: int, depth: int) -> tuple[int, int]
         tails = _tails(segments.length, segments.lane, num_panels * LANES, largest)
         for limit in _halvings(largest):
             costs[limit] = _cost(tails, limit, num_panels, depth)
+            if costs[limit] > _HOPELESS * min(costs.values()):
+                break  # shorter ones cost yet more
     best = min(costs, key=lambda limit: (costs[limit], -limit))
     return best, costs[best]
 
@@ -358,7 +397,7 @@ def _chains(longest: int, num_panels: int) -> list[int]:
     top = 8
     while top < longest and 2 * top <= min(room, 1 << _TAIL_BITS):
         top *= 2
-    chains = [top, top * 3 // 2] if top > 8 else [top]
+    chains = [top * share // 4 for share in (4, 5, 6, 7)] if top > 8 else [top]
     if top < longest <= min(room, 1 << _TAIL_BITS):
         chains.append(longest)
     return chains

@@ -36,6 +36,10 @@ from .base import (
     density,
 )
 
+_TRIES = 3
+_EVEN_ENOUGH = 1.01
+_COST_STEPS = 16
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -318,17 +322,12 @@ def _cut_entries(
     bank_bytes: int | None,
 ) -> list[Part]:
     """Cut entries into runs for the units, and into more rounds where a run is too large."""
-    costs = cls.row_bytes(csr, parameters)
     max_rows = cls.max_rows(y_room)
     num_rounds = 1
-    if bank_bytes is not None and bank_bytes > 0:
-        num_rounds = max(1, -(-int(costs.sum()) // (compute_units * bank_bytes)))
     while True:
-        num_rounds, bounds = _entry_bounds(csr, costs, compute_units, num_rounds, max_rows)
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            formats = list(
-                pool.map(lambda run: cls.convert(_entries(csr, *run), parameters), bounds)
-            )
+        num_rounds, bounds, formats = _even_runs(
+            csr, cls, parameters, compute_units, num_rounds, max_rows
+        )
         largest = max((fmt.bytes for fmt in formats), default=0)
         if bank_bytes is None or largest <= bank_bytes:
             break
@@ -347,6 +346,59 @@ def _cut_entries(
         round_number, unit = divmod(number, compute_units)
         parts.append(Part(fmt, first, last, 0, csr.shape[1], unit=unit, round=round_number))
     return parts
+
+
+def _even_runs(
+    csr: csr_array,
+    cls: type[EntryFormat],
+    parameters: Mapping[str, int],
+    compute_units: int,
+    num_rounds: int,
+    max_rows: int,
+) -> tuple[int, list[tuple[int, int]], list[SparseFormat]]:
+    """Cut entries into runs with streams of the same size; the first cut shows what rows cost.
+
+    Returns
+    -------
+    int
+        Rounds, more than asked for where rows need them.
+    list of (int, int)
+        First and last entry of each run.
+    list of SparseFormat
+    """
+
+    def converted(run: tuple[int, int]) -> SparseFormat:
+        return cls.convert(_entries(csr, *run), parameters)
+
+    costs = cls.row_bytes(csr, parameters)
+    num_rounds, bounds = _entry_bounds(csr, costs, compute_units, num_rounds, max_rows)
+    best, smallest = bounds, 0
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for number in range(_TRIES):
+            formats = list(pool.map(converted, bounds))
+            sizes = np.array([fmt.bytes for fmt in formats], np.int64)
+            if number == 0 or sizes.max() < smallest:
+                best, smallest = bounds, sizes.max(initial=0)
+            if smallest <= _EVEN_ENOUGH * sizes.mean() or len(bounds) < 2:
+                return num_rounds, bounds, formats
+            costs = _corrected(csr, costs, bounds, sizes)
+            rounds, bounds = _entry_bounds(csr, costs, compute_units, num_rounds, max_rows)
+            if rounds > num_rounds:
+                break
+        return num_rounds, best, list(pool.map(converted, best))
+
+
+def _corrected(
+    csr: csr_array, costs: IntArray, bounds: list[tuple[int, int]], sizes: IntArray
+) -> IntArray:
+    """Scale the costs of rows by what the runs that they are in really took."""
+    factor = np.ones(len(costs))
+    for (start, end), size in zip(bounds, sizes, strict=True):
+        first, last = _rows_of(csr, start, end)
+        factor[first:last] = size / max(int(costs[first:last].sum()), 1)
+    # Fine steps: the costs are whole numbers.
+    scaled: IntArray = np.rint(costs * factor * _COST_STEPS).astype(np.int64)
+    return scaled
 
 
 def _rows_of(csr: csr_array, start: int, end: int) -> tuple[int, int]:
@@ -384,7 +436,7 @@ def _entry_bounds(
     least = len(_walk(csr, total, mean, max_rows))
     num_rounds = max(num_rounds, -(-least // compute_units))
     low, high = mean // max(num_rounds * compute_units, 1), mean
-    step = 8  # the cost of an entry: what a cut may be off
+    step = max(high // max(int(csr.nnz), 1), 1)  # an entry: what a cut may be off
     while low < high:
         runs = _walk(csr, total, min(low + step, high), max_rows)
         if len(runs) <= num_rounds * compute_units:

@@ -45,6 +45,7 @@ from .lane_layout import (
     lay_out,
     row_of,
     runs,
+    stream_words,
 )
 
 DEPTHS = (8, 16)
@@ -214,11 +215,7 @@ class SellCSigma(EntryFormat):
     def num_words(self) -> int:
         """Words of the stream: headers, addresses, slots, and the rows of the merge."""
         return stream_words(
-            num_panels=self.num_panels,
-            num_chunks=self.num_chunks,
-            num_stored=self.num_stored,
-            num_merged=len(self.merged_rows),
-            depth=self.depth,
+            self.chunks_per_panel, self.chunk_widths, self.merged_rows, self.depth
         )
 
     @property
@@ -284,7 +281,8 @@ class SellCSigma(EntryFormat):
         """Estimate 6 bytes for every entry and 2 for every panel that a row may touch."""
         num_panels = -(-csr.shape[1] // parameters.get("panel", DEFAULT_PANEL))
         entries = np.diff(csr.indptr).astype(np.int64)
-        return SLOT_BYTES * entries + PIECE_BYTES * np.minimum(entries, num_panels)
+        cost: IntArray = SLOT_BYTES * entries + PIECE_BYTES * np.minimum(entries, num_panels)
+        return cost
 
     def scalars(self) -> dict[str, int]:
         """Return the kernel's scalar arguments by name."""
@@ -384,19 +382,6 @@ class SellCSigma(EntryFormat):
         last[:, :, :: LANES // 2] |= np.uint32(LAST_IN_CHUNK)
 
 
-def stream_words(
-    *, num_panels: int, num_chunks: int, num_stored: int, num_merged: int, depth: int
-) -> int:
-    """Return the words of 64 bytes in a stream of so many pieces.
-
-    >>> stream_words(num_panels=1, num_chunks=1, num_stored=128, num_merged=0, depth=8)
-    17
-    """
-    address_words = num_chunks * depth * LANES // _ADDRESSES_PER_WORD
-    slot_words = num_stored // (2 * LANES) * _WORDS_PER_PAIR
-    return num_panels + address_words + slot_words + words_for(num_merged)
-
-
 def check_lanes(
     depth: int, panel: int, sigma: int | None = None, limit: int | None = None
 ) -> None:
@@ -419,6 +404,14 @@ def check_rows(num_rows: int) -> None:
             f"the matrix has {num_rows} rows; {MAX_ROWS} of them have addresses of 16 bits in "
             "the y of a compute unit. Cut the rows (`partition` does)."
         )
+
+
+def lay_out_for(csr: csr_array, parameters: Mapping[str, int]) -> Layout:
+    """Find the place of every entry of a canonical matrix, for a kernel's parameters."""
+    depth = parameters.get("depth", DEFAULT_DEPTH)
+    panel = parameters.get("panel", DEFAULT_PANEL)
+    check_lanes(depth, panel)
+    return lay_out(csr, depth=depth, panel=panel, sigma=None, limit=None)
 
 
 def _element_of_rows(num_rows: int) -> IntArray:
