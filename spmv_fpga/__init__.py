@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .formats import BlockedEll, SlicedEll, format_stats
+    from .formats import BlockedEll, SellCSigma, SlicedEll, format_stats
     from .matrices import load_matrix
     from .reference import verify
     from .roofline import predict
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlockedEll",
+    "SellCSigma",
     "SlicedEll",
     "__version__",
     "format_stats",
@@ -38,6 +39,7 @@ __all__ = [
 # Loaded when first used: `spmv-fpga --help` needs neither SciPy nor anything of the card.
 _HOMES = {
     "BlockedEll": "formats",
+    "SellCSigma": "formats",
     "SlicedEll": "formats",
     "format_stats": "formats",
     "load_matrix": "matrices",

@@ -78,7 +78,7 @@ class Kernel:
     Attributes
     ----------
     name : str
-        Folder, command-line value and key everywhere: `scalar` or `block`.
+        Folder, command-line value and key everywhere: `scalar`, `block` or `lanes`.
     title : str
     format : str
         Key of the storage format that it reads; empty where it multiplies nothing.
@@ -150,9 +150,14 @@ def kernel_names() -> tuple[str, ...]:
     """Return the names of the kernels that multiply.
 
     >>> kernel_names()
-    ('block', 'scalar')
+    ('block', 'lanes', 'scalar')
     """
     return tuple(name for name in template_names() if load_kernel(name).format)
+
+
+def _choices() -> str:
+    *others, last = kernel_names()
+    return f"{', '.join(others)} or {last}"
 
 
 def template_names() -> tuple[str, ...]:
@@ -163,7 +168,7 @@ def template_names() -> tuple[str, ...]:
 def load_product_kernel(name: str) -> Kernel:
     """Read the description of a kernel that multiplies; raises as `load_kernel`."""
     if name not in kernel_names():
-        raise KernelSpecError(f"kernel is {name!r}; it must be {' or '.join(kernel_names())}.")
+        raise KernelSpecError(f"kernel is {name!r}; it must be {_choices()}.")
     return load_kernel(name)
 
 
@@ -177,7 +182,7 @@ def load_kernel(name: str) -> Kernel:
         If there is no such kernel, or its `kernel.toml` is wrong.
     """
     if name not in template_names():
-        raise KernelSpecError(f"kernel is {name!r}; it must be {' or '.join(kernel_names())}.")
+        raise KernelSpecError(f"kernel is {name!r}; it must be {_choices()}.")
     path = data_dir("hls_templates") / name / "kernel.toml"
     try:
         content = tomllib.loads(path.read_text("utf-8"))

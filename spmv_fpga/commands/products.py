@@ -198,7 +198,7 @@ def convert(
     **_: Any,
 ) -> None:
     """Convert a matrix to a kernel's format and save it, or count what formats would store."""
-    from ..formats import FORMATS, format_stats, save_format
+    from ..formats import DEFAULT_DEPTH, FORMATS, format_stats, save_format
     from ..kernels import load_product_kernel
     from ..matrices import open_matrix
     from ..report.documents import stats_document
@@ -222,7 +222,7 @@ def convert(
                 "note: it is a NumPy .npz file; --matrix needs that ending to read it."
             )
     if stats:
-        counts = format_stats(loaded.csr)
+        counts = format_stats(loaded.csr, depths=[DEFAULT_DEPTH])
         document = stats_document(loaded, counts)
         tables = stats_tables(loaded, counts)
         deliver(terminal, document, tables, as_json=as_json, json_out=json_out)

@@ -3,7 +3,7 @@
 from .base import SparseFormat
 from .blocked_ell import BLOCK_SIZES, BlockedEll
 from .files import is_format_file, load_format, save_format
-from .sell_c_sigma import SellCSigma
+from .sell_c_sigma import DEFAULT_DEPTH, DEPTHS, SellCSigma
 from .sliced_ell import SLICE_SIZES, SlicedEll
 from .stats import FormatStats, format_stats
 from .tiles import count_blocks
@@ -17,6 +17,8 @@ FORMATS: dict[str, type[SparseFormat]] = {
 
 __all__ = [
     "BLOCK_SIZES",
+    "DEFAULT_DEPTH",
+    "DEPTHS",
     "FORMATS",
     "SLICE_SIZES",
     "BlockedEll",

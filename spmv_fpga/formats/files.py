@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ import numpy.typing as npt
 
 from ..errors import MatrixError
 from ..files import write_whole
-from .base import PADDING_BITS, SparseFormat
+from .base import PADDING_BITS, SparseFormat, words_for
 from .blocked_ell import BLOCK_SIZES, BlockedEll
+from .lane_layout import LANES, NO_ADDRESS
+from .sell_c_sigma import DEPTHS, MAX_PANEL, SellCSigma
 from .sliced_ell import SLICE_SIZES, SlicedEll
 
 _VERSION = 1
@@ -26,7 +29,7 @@ def save_format(path: str | Path, fmt: SparseFormat) -> None:
     ----------
     path : str or Path
         File to write; it gets NumPy's `.npz` layout under exactly this name.
-    fmt : SlicedEll or BlockedEll
+    fmt : SparseFormat
     """
     arrays = {k: v for k, v in vars(fmt).items() if isinstance(v, np.ndarray)}
     facts = {
@@ -76,34 +79,89 @@ def _from_content(content: dict[str, np.ndarray]) -> SparseFormat:
     if int(content["version"]) != _VERSION:
         raise ValueError(f"version {content['version']}, this program reads {_VERSION}")
     m, n = (int(size) for size in content["shape"])
-    nnz, parameter = int(content["nnz"]), int(content["parameters"][0])
+    nnz = int(content["nnz"])
     values = content["values"]
     if values.dtype != np.float32:
         raise ValueError(f"values are {values.dtype}")
     _require(np.count_nonzero(values.view(np.uint32) != PADDING_BITS) == nnz, "entries")
-    if kernel == "scalar":
-        widths, cols = _indices(content, "slice_widths", "col_indices")
-        _require(parameter in SLICE_SIZES and len(widths) == -(-m // parameter), "slices")
-        _require(values.shape == cols.shape == (parameter * widths.sum(),), "slots")
-        _require(not len(cols) or (cols.min() >= 0 and cols.max() < n), "columns")
-        return SlicedEll(
-            values=values,
-            col_indices=cols,
-            slice_widths=widths,
-            shape=(m, n),
-            nnz=nnz,
-            slice_size=parameter,
-        )
-    if kernel != "block":
+    if kernel not in _MAKERS:
         raise ValueError(f"kernel is {kernel}")
-    counts, cols = _indices(content, "blocks_per_row", "block_cols")
-    _require(parameter in BLOCK_SIZES and len(counts) == -(-m // parameter), "block rows")
-    _require(values.shape == (len(cols), parameter, parameter), "tiles")
-    _require(len(cols) == counts.sum(), "tiles a block row")
-    _require(not len(cols) or (cols.min() >= 0 and cols.max() * parameter < n), "columns")
-    return BlockedEll(
-        values=values, block_cols=cols, blocks_per_row=counts, shape=(m, n), nnz=nnz
+    return _MAKERS[kernel](content, (m, n), nnz)
+
+
+def _sliced(content: dict[str, np.ndarray], shape: tuple[int, int], nnz: int) -> SlicedEll:
+    m, n = shape
+    slice_size = int(content["parameters"][0])
+    values = content["values"]
+    widths, cols = _indices(content, "slice_widths", "col_indices")
+    _require(slice_size in SLICE_SIZES and len(widths) == -(-m // slice_size), "slices")
+    _require(values.shape == cols.shape == (slice_size * widths.sum(),), "slots")
+    _require(not len(cols) or (cols.min() >= 0 and cols.max() < n), "columns")
+    return SlicedEll(
+        values=values,
+        col_indices=cols,
+        slice_widths=widths,
+        shape=shape,
+        nnz=nnz,
+        slice_size=slice_size,
     )
+
+
+def _blocked(content: dict[str, np.ndarray], shape: tuple[int, int], nnz: int) -> BlockedEll:
+    m, n = shape
+    block = int(content["parameters"][0])
+    values = content["values"]
+    counts, cols = _indices(content, "blocks_per_row", "block_cols")
+    _require(block in BLOCK_SIZES and len(counts) == -(-m // block), "block rows")
+    _require(values.shape == (len(cols), block, block), "tiles")
+    _require(len(cols) == counts.sum(), "tiles a block row")
+    _require(not len(cols) or (cols.min() >= 0 and cols.max() * block < n), "columns")
+    return BlockedEll(
+        values=values, block_cols=cols, blocks_per_row=counts, shape=shape, nnz=nnz
+    )
+
+
+def _sorted(content: dict[str, np.ndarray], shape: tuple[int, int], nnz: int) -> SellCSigma:
+    m, n = shape
+    depth = int(content["parameters"][0])
+    _require(depth in DEPTHS, "depths")
+    panel = int(content["parameters"][1])
+    _require(0 < panel <= MAX_PANEL and panel % LANES == 0, "panels")
+    values = content["values"]
+    widths, merged = _indices(content, "chunk_widths", "merged_rows")
+    chunks, _ = _indices(content, "chunks_per_panel", "merged_rows")
+    cols, addresses = content["col_indices"], content["piece_addresses"]
+    if cols.dtype != np.uint16 or addresses.dtype != np.uint16:
+        raise ValueError("its columns and addresses are no numbers of 16 bits")
+    _require(len(chunks) == -(-n // panel) and chunks.sum() == len(widths), "chunks")
+    _require(addresses.shape == (len(widths), depth, LANES), "pieces")
+    _require(bool((widths > 0).all()), "widths")
+    _require(values.shape == cols.shape == (depth * LANES * widths.sum(),), "slots")
+    room = np.minimum(n - panel * np.arange(len(chunks)), panel)
+    of_slot = np.repeat(np.repeat(room, chunks), depth * LANES * widths)
+    _require(bool((cols < of_slot).all()), "columns")
+    _require(not len(merged) or merged.max() < m, "long rows")
+    last = words_for(m) + len(merged)
+    _require(bool(((addresses < last) | (addresses == NO_ADDRESS)).all()), "addresses")
+    return SellCSigma(
+        values=values,
+        col_indices=cols,
+        chunk_widths=widths,
+        chunks_per_panel=chunks,
+        piece_addresses=addresses,
+        merged_rows=merged,
+        shape=shape,
+        nnz=nnz,
+        depth=depth,
+        panel=panel,
+    )
+
+
+_MAKERS: dict[str, Callable[[dict[str, np.ndarray], tuple[int, int], int], SparseFormat]] = {
+    "scalar": _sliced,
+    "block": _blocked,
+    "lanes": _sorted,
+}
 
 
 def _indices(

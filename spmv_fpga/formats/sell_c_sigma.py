@@ -407,10 +407,17 @@ def check_rows(num_rows: int) -> None:
 
 
 def lay_out_for(csr: csr_array, parameters: Mapping[str, int]) -> Layout:
-    """Find the place of every entry of a canonical matrix, for a kernel's parameters."""
+    """Find the place of every entry of a canonical matrix, for a kernel's parameters.
+
+    Raises
+    ------
+    FormatError
+        If a parameter is wrong, or an address of y needs more than 16 bits.
+    """
     depth = parameters.get("depth", DEFAULT_DEPTH)
     panel = parameters.get("panel", DEFAULT_PANEL)
     check_lanes(depth, panel)
+    check_rows(csr.shape[0])
     return lay_out(csr, depth=depth, panel=panel, sigma=None, limit=None)
 
 

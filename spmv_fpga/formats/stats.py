@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from .base import WORD_BYTES, WORD_LANES, canonical_csr, density, words_for
 from .blocked_ell import BLOCK_SIZES, DESCRIPTORS_PER_WORD, check_block
+from .sell_c_sigma import lay_out_for
 from .sliced_ell import SLICE_SIZES, check_slice_size, slice_widths
 from .tiles import count_blocks
 
@@ -23,9 +24,9 @@ class FormatStats:
     Attributes
     ----------
     kernel : str
-        Kernel that reads the format: `scalar` or `block`.
-    block, slice_size : int or None
-        Edge of a tile, or height of a slice.
+        Kernel that reads the format: `scalar`, `block` or `lanes`.
+    block, slice_size, depth : int or None
+        Edge of a tile, height of a slice, or accesses after which a row returns.
     nnz : int
         True entries.
     num_stored : int
@@ -35,7 +36,7 @@ class FormatStats:
     num_words : int
         Words of 64 bytes in the matrix stream.
     matrix_bytes : int
-        Bytes of values and indices.
+        Bytes of values, indices and what else says where a value belongs.
     """
 
     kernel: str
@@ -46,6 +47,7 @@ class FormatStats:
     blocks: int | None
     num_words: int
     matrix_bytes: int
+    depth: int | None = None
 
     @property
     def density(self) -> float:
@@ -64,7 +66,11 @@ class FormatStats:
 
 
 def format_stats(
-    A: Any, *, blocks: Sequence[int] = BLOCK_SIZES, slices: Sequence[int] = SLICE_SIZES
+    A: Any,
+    *,
+    blocks: Sequence[int] = BLOCK_SIZES,
+    slices: Sequence[int] = SLICE_SIZES,
+    depths: Sequence[int] = (),
 ) -> tuple[FormatStats, ...]:
     """Count what each format would store.
 
@@ -75,11 +81,14 @@ def format_stats(
         Edges P for Blocked ELL.
     slices : sequence of int
         Heights L for sliced ELL.
+    depths : sequence of int
+        Depths for SELL-C-sigma, whose count takes longer than the others'.
 
     Returns
     -------
     tuple of FormatStats
-        Sliced ELL first. Sizes are exact integers of any length; nothing padded is made.
+        Sliced ELL first, SELL-C-sigma last. Sizes are exact integers of any length; nothing
+        padded is made.
 
     Examples
     --------
@@ -91,7 +100,11 @@ def format_stats(
     """
     is_canonical = getattr(A, "format", None) == "csr" and A.has_canonical_format
     csr = A if is_canonical else canonical_csr(A, "format_stats")
-    return tuple(_sliced(csr, L) for L in slices) + tuple(_blocked(csr, P) for P in blocks)
+    return (
+        *(_sliced(csr, L) for L in slices),
+        *(_blocked(csr, P) for P in blocks),
+        *(_sorted(csr, depth) for depth in depths),
+    )
 
 
 def _sliced(csr: csr_array, slice_size: int) -> FormatStats:
@@ -125,6 +138,21 @@ def _blocked(csr: csr_array, block: int) -> FormatStats:
         blocks=num_blocks,
         num_words=-(-num_descriptors // DESCRIPTORS_PER_WORD) + num_stored // WORD_LANES,
         matrix_bytes=4 * num_stored + 4 * num_blocks,
+    )
+
+
+def _sorted(csr: csr_array, depth: int) -> FormatStats:
+    layout = lay_out_for(csr, {"depth": depth})
+    return FormatStats(
+        kernel="lanes",
+        block=None,
+        slice_size=None,
+        nnz=int(csr.nnz),
+        num_stored=layout.num_stored,
+        blocks=None,
+        num_words=layout.num_words,
+        matrix_bytes=layout.matrix_bytes,
+        depth=depth,
     )
 
 

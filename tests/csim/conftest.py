@@ -137,7 +137,7 @@ class Kernel:
         return y[: fmt.shape[0]]
 
 
-DEFAULTS = {"block": {"block": 16}, "scalar": {"slice": 16}}
+DEFAULTS = {"block": {"block": 16}, "scalar": {"slice": 16}, "lanes": {"depth": 8}}
 
 
 @pytest.fixture(scope="session")

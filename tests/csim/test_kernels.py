@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, diags_array, random_array
 
+from spmv_fpga.formats import SellCSigma
 from spmv_fpga.reference import compare
 
 pytestmark = pytest.mark.compiler
@@ -20,8 +21,9 @@ KERNELS = [
     for kernel, parameter in (("block", "block"), ("scalar", "slice"))
     for value in (4, 8, 16, 32)
 ]
+KERNELS += [("lanes", "depth", 8), ("lanes", "depth", 16), ("lanes", "panel", 16)]
 all_kernels = pytest.mark.parametrize(
-    ("kernel", "parameter", "value"), KERNELS, ids=[f"{k}{v}" for k, _, v in KERNELS]
+    ("kernel", "parameter", "value"), KERNELS, ids=[f"{k}-{p}{v}" for k, p, v in KERNELS]
 )
 SMALL_X_ROOM = 64
 
@@ -224,6 +226,121 @@ def test_any_matrix_is_multiplied_rightly(
     assert (y[np.diff(A.indptr) == 0] == 0).all()
 
 
+# --- Kernel `lanes`: long rows, panels, spacing -------------------------------------------
+
+
+LANES_PANEL = 48
+
+
+def arrow(n: int) -> csr_array:
+    """A dense first row, a dense last column and a diagonal."""
+    A = diags_array(np.ones(n, np.float32)).tolil()
+    A[0] = np.linspace(-1, 1, n, dtype=np.float32)
+    A[:, n - 1] = 2
+    return csr_array(A, dtype=np.float32)
+
+
+def powerlaw(m: int, n: int) -> csr_array:
+    lengths = np.minimum(n, (n / np.arange(1, m + 1)).astype(int) + 1)
+    rng = np.random.default_rng(m)
+    rows = np.repeat(np.arange(m), lengths)
+    cols = np.concatenate([rng.choice(n, k, replace=False) for k in lengths])
+    values = rng.standard_normal(len(rows)).astype(np.float32)
+    return csr_array((values, (rows, cols)), shape=(m, n))
+
+
+LANES_MATRICES: dict[str, Callable[[], csr_array]] = {
+    **MATRICES,
+    "arrow": lambda: arrow(700),
+    "power law": lambda: powerlaw(300, 600),
+    "one dense row": lambda: csr_array(np.linspace(-1, 1, 3000, dtype=np.float32)[None]),
+    "two dense rows": lambda: csr_array(np.ones((2, 999), np.float32)),
+    "a row in each lane": lambda: sparse(16, 900, 0.5),
+    "entries in the last panel alone": lambda: csr_array(
+        ([1.5], ([3], [999])), shape=(20, 1000), dtype=np.float32
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LANES_MATRICES)
+@pytest.mark.parametrize("limit", [None, 1, 3, 1000])
+@pytest.mark.parametrize("depth", [8, 16])
+def test_rows_cut_at_any_length_add_up_over_panels(
+    compiled: Any, depth: int, limit: int | None, name: str
+) -> None:
+    A = LANES_MATRICES[name]()
+    x = vector(A.shape[1])
+    fmt = SellCSigma.from_csr(A, depth=depth, panel=LANES_PANEL, limit=limit)
+
+    y = compiled("lanes", depth=depth, panel=LANES_PANEL).multiply(fmt, x, iterations=2)
+
+    assert compare(y, A, x) <= 1
+
+
+def test_long_rows_are_merged_in_the_kernel(compiled: Any) -> None:
+    A = arrow(700)
+    fmt = SellCSigma.from_csr(A)
+    assert len(fmt.merged_rows) > 0
+    x = np.ones(700, np.float32)
+
+    y = compiled("lanes").multiply(fmt, x)
+
+    assert y[1:-1].tolist() == [3] * 698
+    assert compare(y, A, x) <= 1
+
+
+def test_a_nan_in_one_panel_reaches_no_row_of_another(compiled: Any) -> None:
+    A = arrow(700)
+    A.data[:] = 1
+    x = np.ones(700, np.float32)
+    x[[5, 600]] = np.nan, np.inf
+    fmt = SellCSigma.from_csr(A, panel=LANES_PANEL)
+
+    y = compiled("lanes", depth=8, panel=LANES_PANEL).multiply(fmt, x)
+
+    assert np.flatnonzero(np.isnan(y)).tolist() == [0, 5]
+    assert np.flatnonzero(np.isinf(y)).tolist() == [600]
+
+
+def test_y_larger_than_its_room_is_refused(compiled: Any) -> None:
+    fmt = SellCSigma.from_csr(csr_array((8193, 3), dtype=np.float32))
+
+    _, error = compiled("lanes", y_room=8192).launch(fmt, vector(3))
+
+    assert error == "y is longer than its room on chip"
+
+
+@settings(
+    derandomize=True,
+    max_examples=60,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    cells=entries(70),
+    panel=st.sampled_from([16, LANES_PANEL, 16384]),
+    limit=st.sampled_from([None, 1, 2, 5]),
+    sigma=st.sampled_from([None, 1, 24]),
+)
+def test_any_matrix_is_multiplied_rightly_by_lanes(
+    compiled: Any,
+    cells: dict[tuple[int, int], float],
+    panel: int,
+    limit: int | None,
+    sigma: int | None,
+) -> None:
+    rows, cols = np.array(list(cells), int).reshape(-1, 2).T
+    A = csr_array((np.float32(list(cells.values())), (rows, cols)), shape=(71, 70))
+    x = vector(70)
+    fmt = SellCSigma.from_csr(A, panel=panel, limit=limit, sigma=sigma)
+
+    y = compiled("lanes", panel=panel).multiply(fmt, x)
+
+    assert compare(y, A, x) <= 1
+    assert (y[np.diff(A.indptr) == 0] == 0).all()
+
+
 # --- What a wrong argument or buffer becomes --------------------------------------------
 
 
@@ -242,6 +359,16 @@ def test_any_matrix_is_multiplied_rightly(
         ("scalar", "num_slices", +1, "in the empty stream"),
         ("scalar", "num_slices", -1, "waits for room in the full stream even_sums"),
         ("scalar", "num_x_words", +100, "argument x: read at offset"),
+        ("lanes", "num_words", +5, "argument matrix: read at offset"),
+        ("lanes", "num_panels", +1, "argument matrix: read at offset"),
+        ("lanes", "num_panels", -1, "waits for data in the empty stream"),
+        ("lanes", "num_chunks", +1, "waits for data in the empty stream words"),
+        ("lanes", "num_chunks", -1, "deadlock in region lanes"),
+        ("lanes", "num_accesses", +1, "waits for data in the empty stream"),
+        ("lanes", "num_accesses", -8, "deadlock in region lanes"),
+        ("lanes", "num_merged", +1, "waits for data in the empty stream merge_words"),
+        ("lanes", "num_y_words", -1, "a piece lies beyond the end of y"),
+        ("lanes", "num_y_words", +4, "argument y: write at offset"),
     ],
 )
 def test_a_wrong_count_is_an_error_and_no_hang(
@@ -255,7 +382,7 @@ def test_a_wrong_count_is_an_error_and_no_hang(
     assert failure in error
 
 
-@pytest.mark.parametrize("kernel", ["block", "scalar"])
+@pytest.mark.parametrize("kernel", ["block", "scalar", "lanes"])
 @pytest.mark.parametrize(
     ("argument", "verb"), [("matrix", "read"), ("x", "read"), ("y", "write")]
 )

@@ -26,6 +26,8 @@ GOLDEN_PROJECTS = {
     "block_p16_cu3": ("block", {"block": 16}, 3),
     "block_p32": ("block", {"block": 32, "x_room": 65536}, 1),
     "scalar_l16": ("scalar", {"slice": 16}, 1),
+    "lanes_d8": ("lanes", {"depth": 8}, 1),
+    "lanes_d16_cu18": ("lanes", {"depth": 16, "y_room": 8192}, 18),
     "bandwidth": ("bandwidth", {}, 1),
 }
 
@@ -462,7 +464,7 @@ def test_every_stream_of_the_data_flow_is_used_by_two_processes(project):
     streams = re.findall(r"SPMV_STREAM(?:_SRL)?\([\w:]+, (\w+), \w+\);", text)
     arguments = [
         set(re.findall(r"\w+", process))
-        for process in re.findall(r"SPMV_PROCESS\((.*?)\);", text)
+        for process in re.findall(r"SPMV_PROCESS\((.*?)\);", text, re.S)
     ]
     assert (
         len(streams) == len(set(streams)) >= (2 if project.kernel.name == "bandwidth" else 10)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csc_array, csr_array, eye_array
 
 from spmv_fpga.errors import FormatError
-from spmv_fpga.formats import FORMATS, count_blocks, format_stats
+from spmv_fpga.formats import DEPTHS, FORMATS, count_blocks, format_stats
 from spmv_fpga.matrices import load_matrix
 
 
@@ -23,8 +23,8 @@ def random_matrix(seed: int, m: int, n: int, nnz: int) -> csr_array:
 
 
 def assert_as_converted(A) -> None:
-    for stats in format_stats(A):
-        parameters = {"slice": stats.slice_size, "block": stats.block}
+    for stats in format_stats(A, depths=DEPTHS):
+        parameters = {"slice": stats.slice_size, "block": stats.block, "depth": stats.depth}
         fmt = FORMATS[stats.kernel].convert(A, parameters)
         assert (stats.nnz, stats.num_stored) == (fmt.nnz, fmt.num_stored)
         assert stats.blocks == getattr(fmt, "num_blocks", None)
@@ -51,6 +51,13 @@ def test_sliced_comes_first_then_blocked_each_by_size():
     assert [(s.kernel, s.slice_size, s.block) for s in stats] == [
         ("scalar", 4, None), ("scalar", 8, None), ("scalar", 16, None), ("scalar", 32, None),
         ("block", None, 4), ("block", None, 8), ("block", None, 16), ("block", None, 32),
+    ]  # fmt: skip
+
+
+def test_sorted_comes_last_and_only_where_it_is_asked_for():
+    stats = format_stats(eye_array(8, format="csr"), blocks=[4], slices=[], depths=[16, 8])
+    assert [(s.kernel, s.block, s.depth) for s in stats] == [
+        ("block", 4, None), ("lanes", None, 16), ("lanes", None, 8)
     ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ KERNELS = kernel_names()
 
 
 def test_there_are_the_kernels_of_the_command_line():
-    assert KERNELS == ("block", "scalar")
+    assert KERNELS == ("block", "lanes", "scalar")
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -78,6 +78,10 @@ def test_defaults_are_sixteen_rows_and_a_quarter_million_elements_of_x():
     assert load_kernel("scalar").resolve({}) == {"slice": 16, "x_room": 262144}
 
 
+def test_lanes_returns_after_eight_accesses_and_has_room_for_a_panel_and_for_y():
+    assert load_kernel("lanes").resolve({}) == {"depth": 8, "panel": 16384, "y_room": 32768}
+
+
 @pytest.mark.parametrize(("kernel", "name"), [("block", "block"), ("scalar", "slice")])
 @pytest.mark.parametrize("value", [4, 8, 16, 32])
 def test_each_size_of_the_format_is_allowed(kernel, name, value):
@@ -112,9 +116,9 @@ def test_a_parameter_that_the_kernel_lacks_is_refused_with_those_it_has():
         load_kernel("block").resolve({"slice": 16})
 
 
-@pytest.mark.parametrize("name", ["lanes", "", "common", "../block"])
+@pytest.mark.parametrize("name", ["panes", "", "common", "../block"])
 def test_a_kernel_that_is_not_there_is_refused_with_those_there_are(name):
-    with pytest.raises(KernelSpecError, match="it must be block or scalar"):
+    with pytest.raises(KernelSpecError, match="it must be block, lanes or scalar"):
         load_kernel(name)
 
 
