@@ -268,8 +268,8 @@ def choose_long_rows(lengths: IntArray, shortest: int, most: int) -> IntArray:
 def deal_words(lengths: IntArray, long_rows: IntArray) -> npt.NDArray[np.int32]:
     """Deal words of y to long rows.
 
-    An element of y may return after `REUSE_DISTANCE` positions, so a word holds at most that
-    share of the entries; a row with more gets several words.
+    An element of y may return after `REUSE_DISTANCE` positions, so a word can hold at most
+    that share of the entries; half of it is dealt, so that other rows find places too.
 
     Returns
     -------
@@ -279,12 +279,13 @@ def deal_words(lengths: IntArray, long_rows: IntArray) -> npt.NDArray[np.int32]:
 
     Examples
     --------
-    >>> deal_words(np.array([3, 90, 907, 100]), np.array([3, 1])).tolist()
+    >>> deal_words(np.array([3, 90, 9070, 100]), np.array([3, 1])).tolist()
     [3, 1]
-    >>> deal_words(np.array([3, 20, 7, 70]), np.array([3, 1]))[:10].tolist()
-    [3, 1, -1, -1, -1, -1, -1, -1, 3, 1]
+    >>> deal_words(np.array([30, 200, 70, 700]), np.array([3]))[:10].tolist()
+    [3, -1, -1, -1, -1, -1, -1, -1, 3, -1]
     """
-    share = -(-REUSE_DISTANCE * lengths[long_rows] // max(int(lengths.sum()), 1))
+    share = -(-2 * REUSE_DISTANCE * lengths[long_rows] // max(int(lengths.sum()), 1))
+    share = np.minimum(share, REUSE_DISTANCE)
     rounds = Rounds.of(np.zeros(len(long_rows), np.int64), share, 1)
     merged = np.full(int(rounds.ends[0]), -1, np.int32)
     merged[rounds.position] = long_rows[rounds.item]

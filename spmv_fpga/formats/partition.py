@@ -372,20 +372,20 @@ def _even_runs(
 
     costs = cls.row_bytes(csr, parameters)
     num_rounds, bounds = _entry_bounds(csr, costs, compute_units, num_rounds, max_rows)
-    best, smallest = bounds, 0
+    best: tuple[int, list[tuple[int, int]], list[SparseFormat]] = 0, [], []
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for number in range(_TRIES):
+        for _ in range(_TRIES if bounds else 0):
             formats = list(pool.map(converted, bounds))
             sizes = np.array([fmt.bytes for fmt in formats], np.int64)
-            if number == 0 or sizes.max() < smallest:
-                best, smallest = bounds, sizes.max(initial=0)
-            if smallest <= _EVEN_ENOUGH * sizes.mean() or len(bounds) < 2:
-                return num_rounds, bounds, formats
+            if not best[0] or sizes.max() < best[0]:
+                best = int(sizes.max()), bounds, formats
+            if best[0] <= _EVEN_ENOUGH * sizes.mean():
+                break
             costs = _corrected(csr, costs, bounds, sizes)
             rounds, bounds = _entry_bounds(csr, costs, compute_units, num_rounds, max_rows)
             if rounds > num_rounds:
                 break
-        return num_rounds, best, list(pool.map(converted, best))
+    return num_rounds, best[1], best[2]
 
 
 def _corrected(

@@ -10,7 +10,16 @@ from scipy.io import mmread
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, eye_array
 
 from spmv_fpga.errors import FormatError
-from spmv_fpga.formats import BLOCK_SIZES, FORMATS, SLICE_SIZES, BlockedEll, SlicedEll
+from spmv_fpga.formats import (
+    BLOCK_SIZES,
+    DEPTHS,
+    FORMATS,
+    SLICE_SIZES,
+    BlockedEll,
+    SellCSigma,
+    SlicedEll,
+    lane_layout,
+)
 from spmv_fpga.formats import sliced_ell as sliced_ell_module
 from spmv_fpga.matrices import load_matrix
 from spmv_fpga.reference import compare
@@ -19,6 +28,7 @@ from spmv_fpga.resources import data_dir
 PADDING = 0x80000000
 CASES = [("scalar", {"slice": L}) for L in SLICE_SIZES]
 CASES += [("block", {"block": P}) for P in BLOCK_SIZES]
+CASES += [("lanes", {"depth": depth}) for depth in DEPTHS] + [("lanes", {"panel": 32})]
 
 
 @pytest.fixture(params=CASES, ids=lambda case: f"{case[0]}{next(iter(case[1].values()))}")
@@ -295,7 +305,7 @@ def test_any_matrix_comes_back_and_multiplies_right(A, case, seed):
 def test_arrays_and_buffers_are_read_only(convert):
     fmt = convert(random_matrix(6, 20, 20, 50))
     everything = [*arrays(fmt).values(), *fmt.buffers().values()]
-    assert len(everything) == 4
+    assert len(everything) == (7 if fmt.kernel == "lanes" else 4)
     for array in everything:
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
@@ -441,6 +451,207 @@ def test_tiles_are_those_of_scipys_public_conversion(block):
     assert fmt.values.tolist() == bsr.data.tolist()  # padding is -0.0, which equals 0
     assert fmt.block_cols.tolist() == bsr.indices.tolist()
     assert fmt.blocks_per_row.tolist() == np.diff(bsr.indptr).tolist()
+
+
+# SELL-C-sigma
+
+LIMITS = (None, 1, 3, 10**6)
+
+
+def lanes_of(fmt: SellCSigma) -> list[np.ndarray]:
+    """The addresses that each lane adds to in each panel, one after the other."""
+    ends = np.cumsum(fmt.chunks_per_panel)
+    panels = [
+        fmt.piece_addresses[end - count : end].reshape(-1, 16)
+        for end, count in zip(ends, fmt.chunks_per_panel, strict=True)
+    ]
+    return [panel[:, lane] for panel in panels for lane in range(16)]
+
+
+def assert_apart(addresses: np.ndarray) -> None:
+    """Check that no element of y returns within 8 positions."""
+    for distance in range(1, 8):
+        later, earlier = addresses[distance:], addresses[:-distance]
+        assert not ((later == earlier) & (later != 0xFFFF)).any()
+
+
+def rows_of_lengths(lengths, n: int) -> csr_array:
+    rng = np.random.default_rng(len(lengths))
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    cols = np.concatenate([rng.choice(n, k, replace=False) for k in lengths])
+    return matrix(rows, cols, rng.standard_normal(len(rows)), (len(lengths), n))
+
+
+UNEVEN = {
+    "one dense row": lambda: csr_array(np.ones((1, 3000), np.float32)),
+    "two dense rows": lambda: csr_array(np.ones((2, 999), np.float32)),
+    "a dense row over a diagonal": lambda: dense_row_over_a_diagonal(700),
+    "a power law": lambda: rows_of_lengths(
+        np.minimum(600, 600 // np.arange(1, 301) + 1).astype(int), 600
+    ),
+    "one row in each lane": lambda: random_matrix(20, 16, 900, 7000),
+    "one lane alone": lambda: rows_of_lengths(([200] + [0] * 16) * 12, 300),
+}
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_pieces_of_an_element_of_y_are_eight_positions_apart(name, limit, depth):
+    A = UNEVEN[name]()
+    fmt = SellCSigma.from_csr(A, depth=depth, panel=256, limit=limit)
+    for addresses in lanes_of(fmt):
+        assert_apart(addresses)
+    assert_apart(np.where(fmt.merged_rows < 0, 0xFFFF, fmt.merged_rows))
+    assert len(fmt.merged_rows) <= lane_layout.MAX_MERGED
+    assert_same(A, fmt.to_csr())
+    assert compare(fmt.spmv(index_x(A.shape[1])), A, index_x(A.shape[1])) <= 1
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    A=sparse_matrices(),
+    depth=st.sampled_from(DEPTHS),
+    panel=st.sampled_from([16, 48, 16384]),
+    sigma=st.sampled_from([None, 1, 16, 40]),
+    limit=st.sampled_from(LIMITS),
+)
+def test_any_matrix_comes_back_however_it_is_sorted_and_cut(A, depth, panel, sigma, limit):
+    fmt = SellCSigma.from_csr(A, depth=depth, panel=panel, sigma=sigma, limit=limit)
+    for addresses in lanes_of(fmt):
+        assert_apart(addresses)
+    assert_same(A, fmt.to_csr())
+    assert compare(fmt.spmv(index_x(A.shape[1])), A, index_x(A.shape[1])) <= 1
+
+
+def test_chunks_are_as_wide_as_their_longest_piece_and_longest_first():
+    A = rows_of_lengths(np.random.default_rng(1).integers(1, 40, 2000), 200)
+    fmt = SellCSigma.from_csr(A, limit=100)
+    assert fmt.chunk_widths[0] == 39
+    assert (np.diff(fmt.chunk_widths) <= 0).all()
+    assert fmt.num_stored == 128 * fmt.chunk_widths.sum()
+    assert fmt.density > 0.8
+
+
+def test_sorting_in_windows_stores_more_than_sorting_all():
+    A = rows_of_lengths(np.random.default_rng(1).integers(1, 40, 2000), 200)
+    stored = [SellCSigma.from_csr(A, sigma=s, limit=100).num_stored for s in (1, 256, None)]
+    assert stored[0] > stored[1] > stored[2]
+
+
+def test_a_dense_row_is_spread_over_all_lanes():
+    A = dense_row_over_a_diagonal()
+    fmt = SellCSigma.from_csr(A)
+    assert set(fmt.merged_rows.tolist()) == {0, -1}
+    assert fmt.density > 0.99
+    assert fmt.spmv(np.ones(4096)).tolist() == [4096] + [1] * 4095
+
+
+@pytest.mark.parametrize("period", [2, 3, 4, 8, 16, 17])
+def test_rows_of_a_kind_that_recur_are_no_burden_for_one_lane(period):
+    lengths = np.where(np.arange(8192) % period == 0, 40, 4)
+    fmt = SellCSigma.from_csr(rows_of_lengths(lengths, 400))
+    assert fmt.matrix_bytes < 6.7 * fmt.nnz
+
+
+def test_a_sorted_stream_word_for_word():
+    # Row 17 is word 1, lane 1, turned by one lane: lane 2, address 1. Panels of 16 columns.
+    A = matrix([0, 0, 17, 17], [1, 3, 2, 40], [1, 2, 3, 4], (18, 41))
+    fmt = SellCSigma.from_csr(A, panel=16)
+    words = fmt.buffers()["matrix"]
+    pad, none, last = PADDING, 0xFFFFFFFF, 1 << 15
+    one, two, three, four = np.float32([1, 2, 3, 4]).view(np.uint32).tolist()
+    # A chunk of two slot-columns: 4 words of addresses and 2 × 12 of slots; x from word 0 on.
+    assert words[0].tolist() == [28, 0, 1, 1, 16] + [0] * 11
+    assert words[1].tolist() == [0xFFFF0000, 0xFFFF0001] + [none] * 14
+    assert words[2:5].tolist() == [[none] * 16] * 3
+    assert words[5].tolist() == [one, pad, three] + [pad] * 13
+    assert words[6].tolist() == [pad] * 16
+    assert words[7].tolist() == [1, 2] + [0] * 14
+    assert words[17].tolist() == [two] + [pad] * 15
+    assert words[19].tolist() == [3 + last] + [0] * 7 + [last] + [0] * 7
+    assert words[28].tolist() == [last] + [0] * 7 + [last] + [0] * 7
+    # The panel of columns 16 to 31 is empty; x of the third starts at word 2.
+    assert words[29].tolist() == [16, 2, 1, 1, 8] + [0] * 11
+    assert words[30].tolist() == [none, 0xFFFF0001] + [none] * 14
+    assert words[34].tolist() == [pad, pad, four] + [pad] * 13
+    assert words[36].tolist() == [last, 8] + [0] * 6 + [last] + [0] * 7
+    assert len(words) == 46
+    assert fmt.scalars() == {
+        "num_words": 46, "num_panels": 2, "num_chunks": 2, "num_accesses": 24,
+        "num_merged": 0, "num_y_words": 2,
+    }  # fmt: skip
+
+
+def decode_lanes(fmt: SellCSigma) -> dict[tuple[int, int], float]:
+    """Read the stream as `lanes.hpp` describes it."""
+    words, n, depth = fmt.buffers()["matrix"], fmt.scalars(), fmt.depth
+    halves = lambda a: a.reshape(-1).view(np.uint16).astype(int)  # noqa: E731
+    merged = words[len(words) - -(-n["num_merged"] // 16) :].reshape(-1).view(np.int32)
+    entries: dict[tuple[int, int], float] = {}
+    at = accesses = chunks = 0
+    for _ in range(n["num_panels"]):
+        num_words, first_x, _, num_chunks, num_accesses = words[at, :5].tolist()
+        end = at + 1 + num_words
+        at += 1
+        accesses, chunks = accesses + num_accesses, chunks + num_chunks
+        for _ in range(num_chunks):
+            address = halves(words[at : at + depth // 2]).reshape(depth, 16)
+            at += depth // 2
+            is_last = False
+            while not is_last:
+                for pair in range(depth // 2):
+                    values = words[at : at + 2]
+                    cols = halves(words[at + 2]).reshape(2, 16)
+                    is_last = bool(cols[0, 0] >> 15)
+                    for a, lane in zip(*np.nonzero(values != PADDING), strict=True):
+                        word = address[2 * pair + a, lane]
+                        row = 16 * word + (lane - word) % 16
+                        if word >= n["num_y_words"]:
+                            row = merged[word - n["num_y_words"]]
+                        place = int(row), 16 * first_x + int(cols[a, lane] & 0x7FFF)
+                        assert place not in entries
+                        entries[place] = float(values.view(np.float32)[a, lane])
+                    at += 3
+        assert at == end
+    assert (accesses, chunks) == (n["num_accesses"], n["num_chunks"])
+    return entries
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_the_sorted_stream_holds_the_matrix(name, depth):
+    A = UNEVEN[name]()
+    fmt = SellCSigma.from_csr(A, depth=depth, panel=256)
+    assert decode_lanes(fmt) == entries_of(A)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"depth": 4}, "^depth is 4; it must be 8 or 16.$"),
+        ({"panel": 24}, "^panel is 24; it must be 16 to 32768, a multiple of 16.$"),
+        ({"panel": 65536}, "^panel is 65536; it must be 16 to 32768"),
+        ({"sigma": 0}, "^sigma is 0; it must be at least 1.$"),
+        ({"limit": 0}, "^limit is 0; it must be at least 1.$"),
+    ],
+)
+def test_wrong_parameters_of_a_sort_are_refused(parameters, message):
+    with pytest.raises(FormatError, match=message):
+        SellCSigma.from_csr(eye_array(3, format="csr"), **parameters)
+
+
+def test_rows_whose_addresses_have_more_than_16_bits_are_refused():
+    A = csr_array((16 * 65536, 1), dtype=np.float32)
+    with pytest.raises(FormatError, match=r"1048576 rows; .* addresses of 16 bits"):
+        SellCSigma.from_csr(A)
+
+
+def test_a_matrix_of_many_panels_without_entries_costs_nothing():
+    A = matrix([0, 1], [0, 2**31 - 1], [1, 2], (2, 2**31 - 1 + 1))
+    fmt = SellCSigma.from_csr(A)
+    assert fmt.num_panels == 2
+    assert_same(A, fmt.to_csr())
 
 
 # The packed stream, read by decoders of its description

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array, csr_array, eye_array, random_array, vstack
 
 from spmv_fpga.errors import FormatError
-from spmv_fpga.formats import BLOCK_SIZES, FORMATS, SLICE_SIZES, SlicedEll
+from spmv_fpga.formats import BLOCK_SIZES, FORMATS, SLICE_SIZES, SellCSigma, SlicedEll
 from spmv_fpga.formats.base import STREAM_STEP_BYTES, SparseFormat
 from spmv_fpga.formats.partition import Partition, balanced_bounds, packed, partition
 from spmv_fpga.reference import compare
@@ -286,6 +286,111 @@ def test_the_largest_share_is_at_most_3_per_cent_above_the_mean(name, case) -> N
 
 def test_the_imbalance_counts_units_without_rows() -> None:
     assert cut(sparse(16, 16), CASES[6], compute_units=4).imbalance == pytest.approx(3.0)
+
+
+# Entries: a format that sorts its rows is cut before it is converted
+
+
+def sorted_cut(A: csr_array, **how: int | None) -> Partition:
+    return partition(A, SellCSigma, {"depth": 8, "panel": 64}, **how)
+
+
+@settings(derandomize=True, deadline=None, max_examples=80, database=None)
+@given(
+    A=matrices(),
+    units=st.sampled_from((1, 2, 9, 18)),
+    bank_bytes=st.sampled_from([None, 20_000, 6_000]),
+)
+@example(csr_array((0, 9), dtype=np.float32), 3, None)
+@example(csr_array((9, 0), dtype=np.float32), 2, None)
+@example(dense_row(100, 120, 50), 18, None)
+@example(csr_array((64, 64), dtype=np.float32), 3, 6_000)
+def test_runs_of_entries_are_the_matrix_and_their_products_are_its_product(
+    A: csr_array, units: int, bank_bytes: int | None
+) -> None:
+    found = sorted_cut(A, compute_units=units, bank_bytes=bank_bytes)
+
+    x = vector(A.shape[1])
+    assert compare(found.spmv(x), A, x) <= 1
+    B = whole(found)
+    assert (A.indptr.tolist(), A.indices.tolist()) == (B.indptr.tolist(), B.indices.tolist())
+    assert A.data.tolist() == B.data.tolist()
+    assert (found.nnz, found.shape, found.compute_units) == (A.nnz, A.shape, units)
+    places = [(part.round, part.unit) for part in found.parts]
+    assert places == sorted(set(places))
+    for part in found.parts:
+        assert part.unit < units
+        assert part.fmt.nnz > 0
+        assert (part.col_start, part.col_end) == (0, A.shape[1])
+        assert part.row_end - part.row_start == part.fmt.shape[0]
+        if bank_bytes is not None:
+            assert part.fmt.port_bytes()["matrix"] <= bank_bytes
+
+
+def test_a_row_may_end_in_the_next_unit() -> None:
+    found = sorted_cut(dense_row(1, 1000, 0), compute_units=4)
+
+    assert [(part.row_start, part.row_end) for part in found.parts] == [(0, 1)] * 4
+    assert [part.fmt.nnz for part in found.parts] == [250] * 4
+    assert found.spmv(np.ones(1000)).tolist() == [500500]
+
+
+@pytest.mark.parametrize("units", [1, 2, 9, 18])
+def test_slots_and_words_of_units_differ_by_at_most_1_per_cent(units) -> None:
+    A = diagonals(60_000, 30)
+
+    found = sorted_cut(A, compute_units=units)
+
+    for count in ("num_stored", "num_words"):
+        sizes = np.array([getattr(part.fmt, count) for part in found.parts])
+        of_unit = np.zeros(units, np.int64)
+        np.add.at(of_unit, [part.unit for part in found.parts], sizes)
+        assert of_unit.max() <= 1.01 * of_unit.mean()
+
+
+@pytest.mark.parametrize("units", [2, 9, 18])
+def test_units_take_the_same_words_where_rows_above_are_narrower(units) -> None:
+    found = partition(unbalanced_below(60_000), SellCSigma, {}, compute_units=units)
+
+    words = np.array([part.fmt.num_words for part in found.parts if part.round == 0])
+    assert words.max() <= 1.01 * words.mean()
+
+
+def test_more_rows_than_y_has_room_for_make_rounds() -> None:
+    A = diagonals(40_000, 2)
+
+    found = sorted_cut(A, compute_units=2, y_room=8192)
+
+    assert found.num_rounds == 5  # 4,096 rows beside the words for long rows
+    assert max(part.fmt.shape[0] for part in found.parts) <= 4096
+    assert max(part.fmt.y_on_chip for part in found.parts) <= 8192
+    assert compare(found.spmv(vector(4096)), A, vector(4096)) <= 1
+
+
+def test_rows_without_entries_need_no_room() -> None:
+    A = stacked(csr_array((800_000, 40), dtype=np.float32), sparse(500, 40))
+
+    found = sorted_cut(A)
+
+    assert [(part.row_start, part.row_end) for part in found.parts] == [(800_000, 800_500)]
+
+
+def test_a_converted_matrix_is_cut_too() -> None:
+    A = sparse(500, 300)
+    fmt = SellCSigma.from_csr(A, panel=64)
+
+    (part,) = Partition.of(fmt).parts
+    assert part.fmt is fmt
+    cut_again = Partition.of(fmt, 4)
+    assert len(cut_again.parts) == 4
+    assert cut_again.parameters == fmt.parameters
+    assert compare(cut_again.spmv(vector(300)), A, vector(300)) <= 1
+
+
+@pytest.mark.parametrize("bank_bytes", [128, 0, -4096])
+def test_a_bank_too_small_for_an_entry_is_refused_with_the_numbers(bank_bytes) -> None:
+    with pytest.raises(FormatError, match=rf"has room for {max(0, bank_bytes)}; take another"):
+        sorted_cut(sparse(20, 20, 0.02), compute_units=2, bank_bytes=bank_bytes)
 
 
 # Rounds
