@@ -401,10 +401,15 @@ def _corrected(
     return scaled
 
 
+def _row_of(csr: csr_array, entry: int) -> int:
+    # With a number of another type NumPy would copy all of indptr.
+    number = csr.indptr.dtype.type(entry)
+    return int(np.searchsorted(csr.indptr, number, side="right")) - 1
+
+
 def _rows_of(csr: csr_array, start: int, end: int) -> tuple[int, int]:
     """Return the rows, first and behind the last, that have the entries from start to end."""
-    first = int(np.searchsorted(csr.indptr, start, side="right")) - 1
-    return first, int(np.searchsorted(csr.indptr, end, side="left"))
+    return _row_of(csr, start), _row_of(csr, end - 1) + 1
 
 
 def _entries(csr: csr_array, start: int, end: int) -> csr_array:
@@ -451,7 +456,7 @@ def _walk(csr: csr_array, total: IntArray, limit: int, max_rows: int) -> list[tu
     start, spent = 0, 0.0
     nnz = int(csr.indptr[-1])
     while start < nnz:
-        first = int(np.searchsorted(csr.indptr, start, side="right")) - 1
+        first = _row_of(csr, start)
         end = int(csr.indptr[min(first + max_rows, csr.shape[0])])
         if total[-1] - spent > limit:
             end = min(end, _entry_at(csr, total, spent + limit))
@@ -472,7 +477,7 @@ def _cost_before(csr: csr_array, total: IntArray, entry: int) -> float:
     """Return what is spent before an entry; undoes `_entry_at`."""
     if entry >= csr.indptr[-1]:
         return float(total[-1])
-    row = int(np.searchsorted(csr.indptr, entry, side="right")) - 1
+    row = _row_of(csr, entry)
     first, last = int(csr.indptr[row]), int(csr.indptr[row + 1])
     return float(total[row] + (entry - first) / (last - first) * (total[row + 1] - total[row]))
 
