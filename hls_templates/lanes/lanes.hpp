@@ -2,6 +2,7 @@
 //
 //   x ──────┬─► read_panels ─┬─► x_words ─────────────────────────────────► gather_x
 //   matrix ─┘                ├─► panel_sizes ──────────────────────────────► gather_x
+//                            ├─► panel_words ─► unpack
 //                            ├─► words ─► unpack ─┬─► index_words ─────────► gather_x
 //                            │                    ├─► value_words ─────────► multiply
 //                            │                    └─► address_words ───────► add_y
@@ -45,8 +46,8 @@ static_assert(kPanelWords * kLanes == kPanel, "a panel is whole words");
 static_assert(kYAddresses * kLanes == kYRoom, "the room for y is whole words");
 
 // A column index, and a flag in that of lane 0: the access is in the last slot-column of its chunk.
-constexpr unsigned kLastInChunk = 1u << 15;
-constexpr unsigned kColumnMask = kLastInChunk - 1;
+constexpr std::uint32_t kLastInChunk = 1u << 15;
+constexpr std::uint32_t kColumnMask = kLastInChunk - 1;
 constexpr unsigned kNoAddress = 0xFFFF;        // of a piece without entries
 constexpr std::uint32_t kNoRow = 0xFFFFFFFFu;  // of a word of y that belongs to no long row
 constexpr unsigned kMergeRoom = 256;           // words of y for long rows, at most
@@ -93,7 +94,7 @@ constexpr unsigned kWordDepth = 32;      // what a LUT holds as a shift register
 constexpr unsigned kAddressDepth = 128;  // of words; block RAM has as much for so wide a word
 constexpr unsigned kPanelDepth = 32;
 
-static_assert(kWordDepth > kGatherLatency, "operands would never leave gather_x");
+static_assert(kWordDepth >= kGatherLatency + 2, "operands would never leave gather_x");
 static_assert(kAddressDepth * 2 > kSumLatency, "sums would never leave accumulate");
 static_assert(kPanelDepth * kDepth > kSumLatency, "small panels would never leave accumulate");
 
@@ -108,9 +109,9 @@ inline unsigned half_of(const word_t& word, unsigned number) {
 // not wait for a latency of the memory to learn its own size. One process, so that both may also
 // come through one port (link.cfg decides).
 inline void read_panels(const floats_t* x, const word_t* matrix, hls::stream<floats_t>& x_words,
-                        hls::stream<word_t>& words, hls::stream<PanelSize>& panel_sizes,
-                        hls::stream<unsigned>& panel_chunks, hls::stream<word_t>& merge_words,
-                        unsigned num_words, unsigned num_panels) {
+                        hls::stream<word_t>& words, hls::stream<unsigned>& panel_words,
+                        hls::stream<PanelSize>& panel_sizes, hls::stream<unsigned>& panel_chunks,
+                        hls::stream<word_t>& merge_words, unsigned num_words, unsigned num_panels) {
   word_t header;
   unsigned place = 0;
   if (num_panels > 0) {
@@ -122,6 +123,7 @@ ReadPanels:
     const unsigned num_panel_words = header[0];
     const unsigned first_x_word = header[1];
     const PanelSize size = {header[2], header[4]};
+    panel_words.write(num_panel_words);
     panel_sizes.write(size);
     panel_chunks.write(header[3]);
   ReadX:
@@ -149,30 +151,36 @@ ReadMerged:
   }
 }
 
-// Tells addresses, values and indices of the chunks from one another.
-inline void unpack(hls::stream<word_t>& words, hls::stream<word_t>& address_words,
-                   hls::stream<word_t>& value_words, hls::stream<word_t>& index_words,
-                   unsigned num_words) {
-  bool is_address = true;
-  unsigned place = 0;  // address word of its chunk, or pair of its slot-column
-  unsigned part = 0;   // word of its pair
-Unpack:
-  for (unsigned i = 0; i < num_words; ++i) {
+// Tells addresses, values and indices of the chunks from one another. A loop for each panel: one
+// for all would wait for words that come only behind the next panel's x, and keep the last indices
+// of this panel meanwhile, without which gather_x never takes that x.
+inline void unpack(hls::stream<word_t>& words, hls::stream<unsigned>& panel_words,
+                   hls::stream<word_t>& address_words, hls::stream<word_t>& value_words,
+                   hls::stream<word_t>& index_words, unsigned num_panels) {
+UnpackPanels:
+  for (unsigned panel = 0; panel < num_panels; ++panel) {
+    const unsigned num_words = panel_words.read();
+    bool is_address = true;
+    unsigned place = 0;  // address word of its chunk, or pair of its slot-column
+    unsigned part = 0;   // word of its pair
+  Unpack:
+    for (unsigned i = 0; i < num_words; ++i) {
 #pragma HLS pipeline II = 1
-    const word_t word = words.read();
-    if (is_address) {
-      address_words.write(word);
-      is_address = place != kAddressWords - 1;
-      place = is_address ? place + 1 : 0;
-    } else if (part < kWordsPerPair - 1) {
-      value_words.write(word);
-      ++part;
-    } else {
-      index_words.write(word);
-      const bool ends_column = place == kPairs - 1;
-      is_address = ends_column && (word[0] & kLastInChunk) != 0;
-      place = ends_column ? 0 : place + 1;
-      part = 0;
+      const word_t word = words.read();
+      if (is_address) {
+        address_words.write(word);
+        is_address = place != kAddressWords - 1;
+        place = is_address ? place + 1 : 0;
+      } else if (part < kWordsPerPair - 1) {
+        value_words.write(word);
+        ++part;
+      } else {
+        index_words.write(word);
+        const bool ends_column = place == kPairs - 1;
+        is_address = ends_column && (word[0] & kLastInChunk) != 0;
+        place = ends_column ? 0 : place + 1;
+        part = 0;
+      }
     }
   }
 }
@@ -400,11 +408,12 @@ SendY:
 
 // One product. All processes run side by side.
 inline void product(const word_t* matrix, const floats_t* x, floats_t* y, unsigned num_words,
-                    unsigned num_panels, unsigned num_chunk_words, unsigned num_accesses,
-                    unsigned num_merged, unsigned num_y_words) {
+                    unsigned num_panels, unsigned num_accesses, unsigned num_merged,
+                    unsigned num_y_words) {
   SPMV_DATAFLOW(lanes)
   SPMV_STREAM_SRL(floats_t, x_words, kWordDepth);
   SPMV_STREAM_SRL(word_t, words, kWordDepth);
+  SPMV_STREAM_SRL(unsigned, panel_words, kPanelDepth);
   SPMV_STREAM_SRL(PanelSize, panel_sizes, kPanelDepth);
   SPMV_STREAM_SRL(unsigned, panel_chunks, kPanelDepth);
   SPMV_STREAM_SRL(word_t, merge_words, kWordDepth);
@@ -416,9 +425,9 @@ inline void product(const word_t* matrix, const floats_t* x, floats_t* y, unsign
   SPMV_STREAM_SRL(floats_t, piece_sums, kWordDepth);
   SPMV_STREAM_SRL(floats_t, y_words, kWordDepth);
 
-  SPMV_PROCESS(read_panels, x, matrix, x_words, words, panel_sizes, panel_chunks, merge_words,
-               num_words, num_panels);
-  SPMV_PROCESS(unpack, words, address_words, value_words, index_words, num_chunk_words);
+  SPMV_PROCESS(read_panels, x, matrix, x_words, words, panel_words, panel_sizes, panel_chunks,
+               merge_words, num_words, num_panels);
+  SPMV_PROCESS(unpack, words, panel_words, address_words, value_words, index_words, num_panels);
   SPMV_PROCESS(gather_x, x_words, index_words, panel_sizes, operands, num_panels);
   SPMV_PROCESS(multiply, value_words, operands, products, num_accesses);
   SPMV_PROCESS(accumulate, products, piece_sums, num_accesses);
@@ -430,13 +439,11 @@ inline void product(const word_t* matrix, const floats_t* x, floats_t* y, unsign
 
 // The product, `iterations` times: launch overhead then leaves a measurement.
 inline void lanes(const word_t* matrix, const floats_t* x, floats_t* y, unsigned num_words,
-                  unsigned num_panels, unsigned num_chunks, unsigned num_accesses,
-                  unsigned num_merged, unsigned num_y_words, unsigned iterations) {
-  const unsigned num_chunk_words = num_chunks * kAddressWords + num_accesses / 2 * kWordsPerPair;
+                  unsigned num_panels, unsigned num_accesses, unsigned num_merged,
+                  unsigned num_y_words, unsigned iterations) {
 Iterate:
   for (unsigned i = 0; i < iterations; ++i) {
-    product(matrix, x, y, num_words, num_panels, num_chunk_words, num_accesses, num_merged,
-            num_y_words);
+    product(matrix, x, y, num_words, num_panels, num_accesses, num_merged, num_y_words);
   }
 }
 

@@ -362,8 +362,6 @@ def test_any_matrix_is_multiplied_rightly_by_lanes(
         ("lanes", "num_words", +5, "argument matrix: read at offset"),
         ("lanes", "num_panels", +1, "argument matrix: read at offset"),
         ("lanes", "num_panels", -1, "waits for data in the empty stream"),
-        ("lanes", "num_chunks", +1, "waits for data in the empty stream words"),
-        ("lanes", "num_chunks", -1, "deadlock in region lanes"),
         ("lanes", "num_accesses", +1, "waits for data in the empty stream"),
         ("lanes", "num_accesses", -8, "deadlock in region lanes"),
         ("lanes", "num_merged", +1, "waits for data in the empty stream merge_words"),

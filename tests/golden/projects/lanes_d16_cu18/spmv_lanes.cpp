@@ -8,7 +8,6 @@ void spmv_lanes(const spmv::word_t* matrix,
                 spmv::floats_t* y,
                 unsigned num_words,
                 unsigned num_panels,
-                unsigned num_chunks,
                 unsigned num_accesses,
                 unsigned num_merged,
                 unsigned num_y_words,
@@ -21,13 +20,12 @@ void spmv_lanes(const spmv::word_t* matrix,
 #pragma HLS interface s_axilite port = y bundle = control
 #pragma HLS interface s_axilite port = num_words bundle = control
 #pragma HLS interface s_axilite port = num_panels bundle = control
-#pragma HLS interface s_axilite port = num_chunks bundle = control
 #pragma HLS interface s_axilite port = num_accesses bundle = control
 #pragma HLS interface s_axilite port = num_merged bundle = control
 #pragma HLS interface s_axilite port = num_y_words bundle = control
 #pragma HLS interface s_axilite port = iterations bundle = control
 #pragma HLS interface s_axilite port = return bundle = control
-  spmv::lanes(matrix, x, y, num_words, num_panels, num_chunks, num_accesses, num_merged, num_y_words, iterations);
+  spmv::lanes(matrix, x, y, num_words, num_panels, num_accesses, num_merged, num_y_words, iterations);
 }
 
 }  // extern "C"
