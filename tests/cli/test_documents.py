@@ -161,6 +161,7 @@ def test_the_document_of_stats_counts_every_format(program):
     assert sizes == [
         *(("scalar", size, None) for size in (4, 8, 16, 32)),
         *(("block", None, size) for size in (4, 8, 16, 32)),
+        ("lanes", None, None),
     ]
 
 

@@ -227,7 +227,7 @@ def test_a_dense_row_costs_few_slots(program):
     assert slots == {
         ("scalar", 4): 20476, ("scalar", 8): 36856, ("scalar", 16): 69616,
         ("scalar", 32): 135136, ("block", 4): 32752, ("block", 8): 65472,
-        ("block", 16): 130816, ("block", 32): 261120,
+        ("block", 16): 130816, ("block", 32): 261120, ("lanes", None): 8192,
     }  # fmt: skip
 
 

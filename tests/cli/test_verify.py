@@ -27,7 +27,7 @@ def test_an_unusable_file_is_named_once_and_is_no_failure(folder):
     heading, *lines, summary = outcome.stdout.splitlines()
     assert heading.endswith("product   worst error over its bound")
     assert [line.split()[0] for line in lines].count("text.mtx") == 1
-    assert summary == "8 verified, 0 wrong, 1 refused"
+    assert summary == "10 verified, 0 wrong, 1 refused"
 
 
 def test_the_json_of_verify_has_every_product(folder):
