@@ -86,8 +86,8 @@ def _units_line(cycles: Cycles, slowest: UnitCycles) -> list[str]:
     counts = [unit.cycles for unit in launches]
     rounds = f" in {len(cycles.rounds)} rounds" if len(cycles.rounds) > 1 else ""
     return [
-        f"{len(launches)} launches of units{rounds}: {min(counts):,} to {max(counts):,} cycles; "
-        f"what follows is the slowest, {slowest.unit}"
+        f"{len(launches)} launches of units{rounds}: {min(counts):,} to {max(counts):,} "
+        f"cycles; what follows is the slowest, {slowest.unit}"
     ]
 
 

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.compiler
 # The program runs one of its cases as a launch and prints error text and report.
 PROGRAM = r"""
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include "spmv_emulation.hpp"
@@ -136,7 +137,11 @@ void diamond(int depth) {
   SPMV_JOIN();
 }
 
-#define ALONE(call) [] { SPMV_DATAFLOW(region) spmv_region.spawn("alone", "", [] { call; }); SPMV_JOIN(); }
+#define ALONE(call) [] { \
+  SPMV_DATAFLOW(region) \
+  spmv_region.spawn("alone", "", [] { call; }); \
+  SPMV_JOIN(); \
+}
 
 const std::map<std::string, void (*)()> cases = {
     {"one a cycle", [] { pair(2, 100, consume); }},
@@ -178,7 +183,8 @@ int main(int, char** argv) {
       {"out", out, sizeof out, 1, static_cast<unsigned>(std::atoi(argv[2])), 4}};
   const spmv_fpga_memory memory = {32.0, 4.0, 64, 64};
   spmv_fpga_launch launch = {
-      SPMV_FPGA_LAUNCH_VERSION, "unit", 2, buffers, &memory, error, sizeof error, report, sizeof report};
+      SPMV_FPGA_LAUNCH_VERSION, "unit", 2, buffers, &memory,
+      error, sizeof error, report, sizeof report};
   spmv::emulation::run_launch(launch, cases.at(argv[1]));
   std::printf("%s\n%s\n", error, report);
 }
