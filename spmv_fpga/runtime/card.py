@@ -463,7 +463,7 @@ class Card:
             cycles=self._cycles(units) if self.mode == "sw_emu" else None,
         )
 
-    def _cycles(self, units: list[int]) -> Cycles:
+    def _cycles(self, units: list[int]) -> Cycles | None:
         """Return what the emulated card counted in the launch that has just ended."""
         assert self._run is not None
         self._reports = read_reports(self._run.report(), self._reports)
