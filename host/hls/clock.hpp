@@ -56,7 +56,9 @@ struct ProcessClock {
   void tick(cycle_t cycles) { now += cycles; }
 
   // Work that takes at least until `cycle`.
-  void pace(cycle_t cycle) { now = std::max(now, cycle); }
+  void pace(cycle_t cycle) {
+    if (cycle > now) now = cycle;  // a branch: no chain of stores and loads from one to the next
+  }
 
   void wait(cycle_t cycle, cycle_t& cause) {
     if (cycle <= now) return;
@@ -101,8 +103,10 @@ class StreamClock {
     return cycle;
   }
 
-  // A token that is taken at once can have met only the one before it.
-  bool is_no_fuller(cycle_t readable, cycle_t taken) const { return most > 1 && readable == taken; }
+  // One token leaves a cycle: no more were there when this one was written than have left since.
+  bool is_no_fuller(cycle_t readable, cycle_t taken) const {
+    return taken - readable + kStreamLatency < most;
+  }
 
   // `before` is the slot of the token `most` places before: was it still there when this one came?
   void compare(cycle_t readable, const SlotClock& before) {
@@ -110,14 +114,15 @@ class StreamClock {
   }
 
   void write(ProcessClock& process, SlotClock& slot) {
-    const cycle_t latency = process.latency;
-    cycle_t leaves = std::max(process.now + latency, next_write_);
+    cycle_t leaves = process.now + process.latency;
+    if (next_write_ > leaves) {
+      process.now += next_write_ - leaves;
+      leaves = next_write_;
+    }
     if (slot.ready > leaves) {
-      waited_for_room += slot.ready - leaves;
-      process.waited += slot.ready - leaves;
+      process.wait(process.now + slot.ready - leaves, waited_for_room);
       leaves = slot.ready;
     }
-    process.now = leaves - latency;
     next_write_ = leaves + 1;
     slot.ready = leaves + kStreamLatency;
   }

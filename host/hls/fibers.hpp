@@ -82,8 +82,8 @@ class Channel {
   unsigned size() const { return size_; }
   const StreamClock& clock() const { return clock_; }
   virtual cycle_t num_tokens() const = 0;  // that were read
-  const Fiber* reader() const { return last_reader_; }
-  const Fiber* writer() const { return last_writer_; }
+  const Fiber* reader() const { return reader_; }
+  const Fiber* writer() const { return writer_; }
 
  protected:
   ~Channel() = default;
@@ -91,23 +91,25 @@ class Channel {
   bool is_full() const { return size_ == depth_; }
   inline void took_token();
   inline void put_token();
-  inline ProcessClock& read_by();
-  inline ProcessClock& written_by();
+  ProcessClock& reader_clock() { return clock_of(reader_); }
+  ProcessClock& writer_clock() { return clock_of(writer_); }
   StreamClock clock_;
-  void wait_for_data() { wait(reader_); }
-  void wait_for_room() { wait(writer_); }
+  void wait_for_data() { wait(reader_, waiting_reader_); }
+  void wait_for_room() { wait(writer_, waiting_writer_); }
 
  private:
-  inline void wait(Fiber*& side);
+  inline ProcessClock& clock_of(Fiber*& side);
+  inline void require_own(Fiber*& side) const;
+  inline void wait(Fiber*& side, Fiber*& waiting);
 
   const char* name_;
   unsigned depth_;
   unsigned size_ = 0;
   Dataflow* region_;
-  Fiber* reader_ = nullptr;  // set while it waits
+  Fiber* reader_ = nullptr;  // who used that end first
   Fiber* writer_ = nullptr;
-  const Fiber* last_reader_ = nullptr;
-  const Fiber* last_writer_ = nullptr;
+  Fiber* waiting_reader_ = nullptr;  // set while it waits
+  Fiber* waiting_writer_ = nullptr;
 };
 
 // What is known of a region when all its processes have ended.
@@ -126,6 +128,12 @@ class Timekeeper {
 inline Timekeeper*& current_timekeeper() {
   thread_local Timekeeper* keeper = nullptr;
   return keeper;
+}
+
+// Of the process that runs on this thread; null outside all.
+inline ProcessClock*& running_clock() {
+  thread_local ProcessClock* clock = nullptr;
+  return clock;
 }
 
 // A region: made first, then its streams and processes; `run` returns when all have ended.
@@ -150,10 +158,13 @@ class Dataflow {
   }
 
   void run() {
+    ProcessClock* const outer = running_clock();
     while (!ready_.empty()) {
       running_ = ready_.front();
       ready_.pop_front();
+      running_clock() = &running_->clock;
       resume(*running_);
+      running_clock() = outer;
       if (error_) std::rethrow_exception(error_);
     }
     require_all_ended();
@@ -285,29 +296,30 @@ inline Channel::Channel(const char* name, unsigned depth)
 
 inline void Channel::took_token() {
   --size_;
-  if (writer_) region_->wake(writer_);
+  if (waiting_writer_) region_->wake(waiting_writer_);
 }
 
 inline void Channel::put_token() {
   ++size_;
-  if (reader_) region_->wake(reader_);
+  if (waiting_reader_) region_->wake(waiting_reader_);
 }
 
-inline ProcessClock& Channel::read_by() {
+// A channel has one process at each end: who comes first stays.
+inline ProcessClock& Channel::clock_of(Fiber*& side) {
+  if (!side) require_own(side);
+  return side->clock;
+}
+
+inline void Channel::require_own(Fiber*& side) const {
   Fiber& process = region_->process_of(*this);
-  last_reader_ = &process;
-  return process.clock;
+  if (!side) side = &process;
+  if (side != &process)
+    throw Error("stream " + std::string(name_) + " has two processes at one end");
 }
 
-inline ProcessClock& Channel::written_by() {
-  Fiber& process = region_->process_of(*this);
-  last_writer_ = &process;
-  return process.clock;
-}
-
-inline void Channel::wait(Fiber*& side) {
-  if (side) throw Error("stream " + std::string(name_) + " has two processes at one end");
-  region_->suspend(side, this);
+inline void Channel::wait(Fiber*& side, Fiber*& waiting) {
+  require_own(side);
+  region_->suspend(waiting, this);
 }
 
 }  // namespace emulation

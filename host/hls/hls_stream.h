@@ -30,7 +30,7 @@ class stream final : public spmv::emulation::Channel {
   void write(const T& token) {
     if (is_full()) wait_for_room();
     Slot& slot = slots_[tail_];
-    if constexpr (spmv::emulation::kIsTimed) clock_.write(written_by(), slot.clock);
+    if constexpr (spmv::emulation::kIsTimed) clock_.write(writer_clock(), slot.clock);
     slot.token = token;
     unsigned rounds = 0;
     advance(tail_, rounds);
@@ -51,8 +51,8 @@ class stream final : public spmv::emulation::Channel {
 
   void count_read(spmv::emulation::SlotClock& slot) {
     const auto readable = slot.ready;
-    const auto taken = clock_.read(read_by(), slot);
-    if (clock_.most == depth() || clock_.is_no_fuller(readable, taken)) return;
+    const auto taken = clock_.read(reader_clock(), slot);
+    if (clock_.is_no_fuller(readable, taken) || clock_.most == depth()) return;
     const unsigned before =
         head_ < clock_.most ? head_ + depth() - clock_.most : head_ - clock_.most;
     clock_.compare(readable, slots_[before].clock);

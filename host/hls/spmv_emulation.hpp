@@ -42,9 +42,9 @@ inline Launch*& current_launch() {
 
 // Of the process that calls.
 inline ProcessClock& current_clock() {
-  const Dataflow* region = Dataflow::current();
-  if (!region || !region->running()) throw Error("only a process of a region has a clock");
-  return region->running()->clock;
+  ProcessClock* clock = running_clock();
+  if (!clock) throw Error("only a process of a region has a clock");
+  return *clock;
 }
 
 inline MemoryPort& port_for(const void* port, unsigned index, std::size_t word_bytes,
