@@ -113,7 +113,7 @@ def _compile(
         [
             str(compiler), *flags, "-o", str(library),
             f"-I{sources}", f"-I{host / 'hls'}", f"-I{host / 'common'}",
-            str(sources / project.top), str(entry),
+            str(entry),
         ],
         f"kernel {project.kernel.name} does not compile",
     )  # fmt: skip
