@@ -89,7 +89,7 @@ def measure_bandwidth(
     Parameters
     ----------
     mode : str
-        `sw_emu`, where only the checksum means something, or `hw` and `hw_emu`.
+        `sw_emu`, whose time is the emulated card's, or `hw` and `hw_emu`.
     xclbin : str, optional
         Built with `spmv-fpga xclbin --kernel bandwidth`; `sw_emu` builds its own.
     board : str
@@ -127,8 +127,12 @@ def measure_bandwidth(
             )
             time_s = median(timing.time_s.tolist(), "measured")
         else:
-            card.launch(1)
-            time_s = unknown(f"not measured: {card.mode} is no card")
+            cycles = card.launch(1).cycles
+            time_s = (
+                Figure(value=cycles.time_s, origin="emulated")
+                if cycles
+                else unknown(f"not measured: {card.mode} is no card")
+            )
         checksum, _ = card.fetch_port("checksum", np.uint32)
         found = BandwidthResult(
             mode=card.mode,
@@ -136,7 +140,7 @@ def measure_bandwidth(
             num_bytes=num_bytes,
             time_s=time_s,
             bytes_per_s=time_s if time_s.value is None else time_s.inverse_of(num_bytes),
-            clock_hz=card.xclbin.clock_hz,
+            clock_hz=card.clock_hz,
         )
     if not np.array_equal(checksum, np.bitwise_xor.reduce(data, axis=0)):
         raise VerificationError("the checksum of what the card read is wrong.")

@@ -106,7 +106,7 @@ def render_project(
     compute_units : int
         Copies of the kernel; each takes its banks in turn.
     clock_hz : float, optional
-        Clock to ask for; the board's own figure where none is given.
+        Clock to ask for; the board's figure for so many units where none is given.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def render_project(
     """
     spec = with_ports_for(load_kernel(kernel), board, compute_units)
     values = spec.resolve({**room_for_x(spec, compute_units), **parameters})
-    clock = board.value("clock_hz") if clock_hz is None else clock_hz
+    clock = board.expected_clock_hz(compute_units) if clock_hz is None else clock_hz
     if not 1e6 <= clock <= 1e9:
         raise KernelSpecError(f"clock_hz is {clock}; it must be between 1e6 and 1e9.")
     units = _place_units(spec, board, compute_units)
@@ -229,8 +229,14 @@ def _source_path(templates: Path, kernel: str, name: str) -> Path:
 
 
 def with_ports_for(spec: Kernel, board: Board, compute_units: int) -> Kernel:
-    """Return the kernel with one memory interface where its own are too many for the units."""
-    if compute_units * len(spec.bundles) <= board.value("max_ports"):
+    """Return the kernel with one memory interface where its own are too many for the units.
+
+    Each interface has a channel of its own; two on one channel would halve the matrix's
+    share of it. Where a design does not close with so many channels, or ports, all
+    arguments of a unit come through one interface.
+    """
+    interfaces = compute_units * len(spec.bundles)
+    if interfaces <= min(board.value("max_channels"), board.value("max_ports")):
         return spec
     bundle = spec.bundles[0]
     ports = tuple(replace(port, bundle=bundle, outstanding=None) for port in spec.ports)
@@ -238,16 +244,14 @@ def with_ports_for(spec: Kernel, board: Board, compute_units: int) -> Kernel:
 
 
 def _place_units(spec: Kernel, board: Board, compute_units: int) -> tuple[Unit, ...]:
-    """Give every unit a bank of its own, and its second interface the one beside it.
+    """Give every interface of every unit a bank of its own.
 
-    Banks 2i and 2i + 1 share a memory controller, so neither interface crosses the switch.
-    Where that would take more channels than a design closes with, both use bank 2i + 1, and
-    more than 16 units have one interface each. The runtime keeps small buffers of its own
-    in bank 0, which would cut its room in two.
+    Two interfaces have banks 2i and 2i + 1, which share a memory controller, so that neither
+    crosses the switch. The runtime keeps small buffers of its own in bank 0, which would cut
+    its room in two.
     """
     if compute_units < 1:
         raise KernelSpecError(f"cu is {compute_units}; it must be at least 1.")
-    num_ports = compute_units * len(spec.bundles)
     max_channels = int(board.value("max_channels"))
     if compute_units > max_channels:
         raise KernelSpecError(
@@ -255,14 +259,12 @@ def _place_units(spec: Kernel, board: Board, compute_units: int) -> tuple[Unit, 
             f"for {board.title} closes with at most {max_channels}."
         )
     step = len(spec.bundles)
-    is_spread = num_ports <= max_channels and step > 1
     # The ports are in one region of the chip; many units need the others too.
     slr = board.slr if compute_units <= MAX_UNITS_IN_ONE_SLR else None
     units = []
     for number in range(compute_units):
         banks = {
-            bundle: board.bank(step * (1 + number) + i if is_spread else step * number + 1)
-            for i, bundle in enumerate(spec.bundles)
+            bundle: board.bank(step * (1 + number) + i) for i, bundle in enumerate(spec.bundles)
         }
         units.append(Unit(spec.unit(number + 1), slr, banks))
     return tuple(units)

@@ -25,7 +25,7 @@ from .figures import Figure, unknown
 from .formats.base import WORD_BYTES, WORD_LANES
 from .kernels import Argument, Kernel, load_kernel, read_header
 from .resources import data_dir
-from .roofline.calibration import MANY_UNITS, SHIPPED, Calibration, load_calibration
+from .roofline.calibration import SHIPPED, Calibration, load_calibration
 from .roofline.model import ADD_REUSE_CYCLES
 from .roofline.predict import busy_power_w
 
@@ -338,7 +338,7 @@ def fit(
         shares=shares,
         ports=ports,
         channels=channels,
-        clock_hz=expected_clock_hz(board, compute_units),
+        clock_hz=board.expected_clock_hz(compute_units),
         power_w=power_w,
         power_cap_w=cap_w,
         reasons_to_refuse=(
@@ -380,19 +380,6 @@ def max_units(
             return count
     fit(kernel, parameters, board, 1, calibration=calibration).check()
     return 1
-
-
-def expected_clock_hz(board: Board, compute_units: int) -> float:
-    """Return the clock, in hertz, that a design of so many units closes at.
-
-    >>> from spmv_fpga.boards import load_board
-    >>> [expected_clock_hz(load_board("u50"), n) / 1e6 for n in (4, 5, 8)]
-    [300.0, 225.0, 225.0]
-    """
-    clock_hz = board.value("clock_hz")
-    if compute_units <= MANY_UNITS:
-        return clock_hz
-    return min(clock_hz, board.value("many_unit_clock_hz"))
 
 
 # What a kernel is made of: streams and processes as its header in hls_templates/ declares them,

@@ -44,6 +44,7 @@ from .metering import Metered, PowerWindow, Source, choose_source, resting_power
 from .roofline.model import Prediction
 from .roofline.predict import default_x_room, predict
 from .runtime import Card, check_fit, open_device
+from .runtime.cycles import Cycles
 from .runtime.environment import card_environment, has_card
 from .runtime.fit import matrix_room
 from .timing import Products, Timing, launch_for, measure_times
@@ -149,6 +150,8 @@ class RunResult:
         What the model says of the same product.
     calibration : str
         Calibration of the model.
+    cycles : Cycles or None
+        What the emulated card counted; None in other modes.
     fpga_power, cpu_power : dict
         Sensor, boundary, verdict and samples of the energies; empty where there are none.
     cpu_library, cpu_threads
@@ -175,6 +178,7 @@ class RunResult:
     cpu: dict[str, Figure]
     model: Prediction
     calibration: str
+    cycles: Cycles | None
     fpga_power: dict[str, Any]
     cpu_power: dict[str, Any]
     cpu_library: str | None
@@ -215,6 +219,7 @@ class _Product:
 
     y: npt.NDArray[np.float32]
     figures: dict[str, Figure]
+    cycles: Cycles | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     power: dict[str, Any] = field(default_factory=dict)
     is_steady: bool | None = None
@@ -331,6 +336,7 @@ def run(
         cpu=_with_rates(cpu.figures, matrix.nnz),
         model=model,
         calibration=options.calibration,
+        cycles=product.cycles,
         fpga_power=product.power,
         cpu_power=cpu.power,
         cpu_library=baseline.library if baseline else None,
@@ -603,15 +609,17 @@ def _card_product(
 ) -> _Product:
     step(f"starting the card ({mode})")
     start_s = time.perf_counter()
-    with open_device(mode=mode, xclbin=info.path, board=options.board) as card:
+    with open_device(
+        mode=mode, xclbin=info.path, board=options.board, clock_hz=options.clock_hz
+    ) as card:
         clock.note("open_s", time.perf_counter() - start_s)
         step(f"multiplying on the card ({mode})")
         to_card_s = card.place(fmt, x)
         if mode == "hw":
             product = _measured_product(card, fmt, x, options, sources)
         else:
-            clock.time("launches_s", lambda: _emulate(card, options))
-            product = _emulated_figures(mode, sources)
+            cycles = clock.time("launches_s", lambda: _emulate(card, options))
+            product = _emulated_figures(mode, cycles, sources)
         y, to_host_s = card.fetch()
         provenance = {
             "device": card.device,
@@ -619,7 +627,7 @@ def _card_product(
             "platform": info.platform,
             "xclbin": info.path,
             "xclbin_uuid": info.uuid,
-            "clock_hz": info.clock_hz,
+            "clock_hz": card.clock_hz,
             **product.provenance,
         }
     if mode == "hw":
@@ -656,10 +664,10 @@ def _measured_product(
     return _Product(
         _NO_Y,
         figures,
-        {"launches": len(timing.time_s), "iterations": iterations},
-        metered.facts(),
-        not timing.unsteady,
-        _warnings("FPGA", timing, metered),
+        provenance={"launches": len(timing.time_s), "iterations": iterations},
+        power=metered.facts(),
+        is_steady=not timing.unsteady,
+        warnings=_warnings("FPGA", timing, metered),
     )
 
 
@@ -689,27 +697,46 @@ def _warnings(name: str, timing: Timing, metered: Metered) -> tuple[str, ...]:
     return tuple(f"{name}: {reason.rstrip('.')}." for reason in reasons)
 
 
-def _emulate(card: Card, options: RunOptions) -> None:
-    """Launch as often, or for as long, as asked for; once where nothing is."""
+def _emulate(card: Card, options: RunOptions) -> Cycles | None:
+    """Launch as often, or for as long, as asked for; once where nothing is.
+
+    Every launch takes the same cycles: those of the last one are returned.
+    """
     duration_s = (options.warmup_s or 0.0) + (options.measure_s or 0.0)
     if options.repeat is None and duration_s:
         launch_for(lambda repeat: card.launch(repeat).kernel_s, duration_s, time.monotonic)
-    else:
-        card.launch(options.repeat or 1)
+        return card.launch(1).cycles
+    return card.launch(options.repeat or 1).cycles
 
 
-def _emulated_figures(mode: str, sources: _Sources) -> _Product:
+def _emulated_figures(mode: str, cycles: Cycles | None, sources: _Sources) -> _Product:
     no_power = unknown(f"not measured: {mode} draws no power of a card")
+    if cycles is None:
+        time_s = unknown(f"not measured: {mode} is no card, and its wall time is not a card's")
+        counted = unknown(f"{mode} does not tell its cycles")
+    else:
+        time_s = Figure(value=cycles.time_s, origin="emulated")
+        counted = Figure(value=cycles.cycles, origin="emulated")
     return _Product(
         _NO_Y,
         {
-            "time_s": unknown(
-                f"not measured: {mode} is no card, and its wall time is not a card's"
-            ),
+            "time_s": time_s,
             "power_w": _card_power(sources, no_power),
             "energy_j": no_power,
-            "cycles": unknown("this version counts no cycles"),
+            "cycles": counted,
         },
+        cycles,
+        warnings=_hazard_warnings(cycles),
+    )
+
+
+def _hazard_warnings(cycles: Cycles | None) -> tuple[str, ...]:
+    """Say so where hardware could not keep the pace that the kernel's source asks for."""
+    if not cycles or not cycles.hazards:
+        return ()
+    return (
+        f"FPGA: {cycles.hazards} times an accumulator was read before its adder was done; on a "
+        "card the loop would need a longer interval, or y would be wrong.",
     )
 
 
@@ -767,14 +794,14 @@ def _measure_cpu(
     return _Product(
         y,
         {"time_s": median(timing.time_s.tolist(), "measured"), **metered.figures()},
-        {
+        provenance={
             f"cpu_{key}": value
             for key, value in baseline.facts.items()
             if key != "instead_of_mkl"  # a warning says so
         },
-        metered.facts(),
-        not timing.unsteady,
-        _warnings("CPU", timing, metered),
+        power=metered.facts(),
+        is_steady=not timing.unsteady,
+        warnings=_warnings("CPU", timing, metered),
     )
 
 

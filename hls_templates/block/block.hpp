@@ -83,6 +83,7 @@ inline void unpack(hls::stream<word_t>& words, hls::stream<word_t>& values,
 Unpack:
   for (unsigned i = 0; i < num_words + num_empty; ++i) {
 #pragma HLS pipeline II = 1
+    tick();
     if (next == kDescriptorsPerWord) {
       descriptors = words.read();
       next = 0;
@@ -142,6 +143,7 @@ GatherX:
 inline void multiply(hls::stream<word_t>& values, hls::stream<floats_t>& operands,
                      hls::stream<rows_t>& row_sums, unsigned num_value_words) {
   constexpr unsigned kLanesPerRow = kLanes / kRowsPerWord;
+  result_latency((1 + log2_of(kLanesPerRow)) * kAdderLatency);
   floats_t operand;
   unsigned place = 0;
 Multiply:
@@ -177,6 +179,7 @@ inline void deal(hls::stream<rows_t>& row_sums, hls::stream<Mark>& marks,
 Deal:
   for (unsigned i = 0; i < num_value_words + num_empty; ++i) {
 #pragma HLS pipeline II = 1
+    tick();
     if (place == 0) mark = marks.read();
     rows_t rows = {};
     if (!mark.is_empty) rows = row_sums.read();

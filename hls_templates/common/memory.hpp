@@ -22,6 +22,7 @@ ReadX:
 #pragma HLS pipeline II = 1
     x_words.write(load(x, i));
   }
+  drain();
 ReadMatrix:
   for (unsigned i = 0; i < num_words; ++i) {
 #pragma HLS pipeline II = 1
@@ -37,6 +38,7 @@ FillX:
 #pragma HLS pipeline II = 1
     x_copy[i] = x_words.read();
   }
+  drain();
 }
 
 inline void write_y(hls::stream<floats_t>& y_words, floats_t* y, unsigned num_y_words) {

@@ -18,9 +18,8 @@
 
 namespace spmv {
 
-// Cycles after which a sum may be touched again: the adder's latency (6, bound below) and the
-// read and write of the accumulator memory.
-constexpr unsigned kAdderLatency = 6;
+// Cycles after which a sum may be touched again: the adder's latency (bound below) and the read and
+// write of the accumulator memory.
 constexpr unsigned kReuseDistance = 8;
 static_assert(kReuseDistance >= kAdderLatency + 2, "read, add, write");
 
@@ -58,6 +57,8 @@ inline void reduce(hls::stream<Sums<kRows>>& sums, hls::stream<Rows<kRows>>& fin
   float partials[kPartials][kGroups][kRows];
 #pragma HLS array_partition variable = partials dim = 1 complete
 #pragma HLS array_partition variable = partials dim = 3 complete
+  SPMV_ACCUMULATOR(partials, kPartials * kGroups, kReuseDistance);
+  result_latency(log2_of(kPartials) * kAdderLatency);
 
   State state = kAdd;
   unsigned partial = 0;
@@ -70,8 +71,11 @@ Reduce:
   while (strip < num_strips) {
 #pragma HLS pipeline II = 1
 #pragma HLS dependence variable = partials inter RAW distance = 8 true
+    tick();
     if (state == kAdd) {
       const Sums<kRows> word = sums.read();
+      if (!is_first_round) SPMV_READS(partials, partial * kGroups + group);
+      SPMV_WRITES(partials, partial * kGroups + group);
     AddRows:
       for (unsigned r = 0; r < kRows; ++r) {
 #pragma HLS unroll
@@ -106,6 +110,7 @@ Reduce:
       DrainPartials:
         for (unsigned p = 0; p < kPartials; ++p) {
 #pragma HLS unroll
+          if (p < num_partials) SPMV_READS(partials, p * kGroups + group);
           terms[p] = p < num_partials ? partials[p][group][r] : 0.0f;
         }
         out.rows[r] = tree_sum<kPartials>(terms);
@@ -140,6 +145,7 @@ inline void collect(hls::stream<Rows<kRows>>& even_rows, hls::stream<Rows<kRows>
 Collect:
   for (unsigned i = 0; i < num_y_words * kPartsPerWord; ++i) {
 #pragma HLS pipeline II = 1
+    tick();
     Rows<kRows> part;
     if (i >= num_parts) {  // the last word of y may be longer than the last strip
     ClearRows:

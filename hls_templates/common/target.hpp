@@ -1,8 +1,10 @@
 // What differs between synthesis and emulation, and nothing else: how a data-flow region, its
-// streams and its processes are written, and how a memory port is read and written.
+// streams and its processes are written, how a memory port is read and written, and what the
+// emulation's clock cannot see by itself.
 //
-// In synthesis (and in a vendor's C simulation) each macro is one plain line of Vitis HLS. With
-// SPMV_EMULATION a plain C++ compiler runs every process as a fiber over bounded streams.
+// In synthesis (and in a vendor's C simulation) each macro is one plain line of Vitis HLS, or none.
+// With SPMV_EMULATION a plain C++ compiler runs every process as a fiber over bounded streams, and
+// counts its cycles (host/hls/clock.hpp).
 #pragma once
 
 #ifdef SPMV_EMULATION
@@ -38,6 +40,12 @@
 // Last line of a data-flow function: all processes have ended behind it.
 #define SPMV_JOIN() static_cast<void>(0)
 
+// An array whose elements are read, added to and written back; where one is read, and written. The
+// emulation reports a read that comes sooner than `distance` iterations after a write: a hazard.
+#define SPMV_ACCUMULATOR(name, size, distance) static_cast<void>(0)
+#define SPMV_READS(name, index) static_cast<void>(0)
+#define SPMV_WRITES(name, index) static_cast<void>(0)
+
 namespace spmv {
 
 template <typename T>
@@ -50,6 +58,24 @@ template <typename T>
 inline void store(T* port, unsigned index, const T& word) {
 #pragma HLS inline
   port[index] = word;
+}
+
+// What synthesis knows and the emulation's clock must be told. A stream moves one token a cycle, so
+// a loop whose iterations all use the same stream needs no word.
+
+// First line of an iteration in any other loop: it takes a cycle.
+inline void tick(unsigned = 1) {
+#pragma HLS inline
+}
+
+// What an iteration computes leaves so many cycles after its start.
+inline void result_latency(unsigned) {
+#pragma HLS inline
+}
+
+// Between two loops of a process: the first one's pipeline runs empty before the second starts.
+inline void drain() {
+#pragma HLS inline
 }
 
 }  // namespace spmv

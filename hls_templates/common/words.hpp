@@ -40,6 +40,13 @@ constexpr unsigned at_least(unsigned least, unsigned value) {
 
 constexpr unsigned words_for(unsigned num_elements) { return (num_elements + kLanes - 1) / kLanes; }
 
+constexpr unsigned log2_of(unsigned power_of_two) {
+  return power_of_two < 2 ? 0 : 1 + log2_of(power_of_two / 2);
+}
+
+// Cycles of a floating addition, which reduce.hpp binds; a multiplication takes no longer.
+constexpr unsigned kAdderLatency = 6;
+
 // Sum of the first kCount elements as a balanced tree: log2(kCount) additions deep.
 template <unsigned kCount>
 inline float tree_sum(const float* terms) {

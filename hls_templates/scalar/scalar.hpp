@@ -114,6 +114,7 @@ GatherX:
 
 inline void multiply(hls::stream<std::uint32_t>& values, hls::stream<Operand>& operands,
                      hls::stream<Product>& products, unsigned num_slots) {
+  result_latency(kAdderLatency);
 Multiply:
   for (unsigned i = 0; i < num_slots; ++i) {
 #pragma HLS pipeline II = 1

@@ -11,7 +11,7 @@
 #ifndef SPMV_FPGA_LAUNCH_H
 #define SPMV_FPGA_LAUNCH_H
 
-#define SPMV_FPGA_LAUNCH_VERSION 1u
+#define SPMV_FPGA_LAUNCH_VERSION 2u
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +21,17 @@ struct spmv_fpga_buffer {
   const char *name;         /* argument's name */
   const void *begin;        /* address that the argument holds; null for a scalar */
   unsigned long long bytes; /* from begin to the end of the allocated buffer; 0 for a scalar */
+  unsigned bank;            /* memory bank that the argument is connected to */
+  unsigned sharers;         /* interfaces of all units on that bank, this one included */
+  unsigned outstanding;     /* bursts in flight */
+};
+
+/* How fast the card's memory is, in cycles of the kernel. */
+struct spmv_fpga_memory {
+  double bytes_per_cycle;  /* of one bank */
+  double setup_cycles;     /* of a burst that does not follow the one before */
+  unsigned latency_cycles; /* from the request of a burst to its first word */
+  unsigned burst_words;    /* words of the longest burst */
 };
 
 struct spmv_fpga_launch {
@@ -28,6 +39,7 @@ struct spmv_fpga_launch {
   const char *unit; /* compute unit that is launched */
   unsigned num_arguments;
   const struct spmv_fpga_buffer *buffers; /* one for each argument */
+  const struct spmv_fpga_memory *memory;  /* null: the launch is not timed */
   char *error; /* the kernel writes its message here; "" means that all went well */
   unsigned long long error_capacity; /* bytes, the closing zero included */
   char *report; /* JSON text that the kernel may leave: the counters of this launch */

@@ -11,6 +11,7 @@
 
 #include "../common/launch.h"
 #include "report.hpp"
+#include "timing.hpp"
 
 namespace emulated_card {
 namespace {
@@ -29,6 +30,15 @@ constexpr uint32_t kIdle = 0x04;
 constexpr uint32_t kReady = 0x08;
 constexpr uint32_t kContinue = 0x10;
 constexpr uint64_t kControlBytes = 4;
+
+// A memory argument's buffer, and its share of its bank where the host has told it.
+spmv_fpga_buffer buffer_of(const std::string &unit, const std::string &argument, const char *begin,
+                           uint64_t bytes) {
+  PortTiming port;
+  const auto &known = timing().ports;
+  if (const auto found = known.find({unit, argument}); found != known.end()) port = found->second;
+  return {argument.c_str(), begin, bytes, port.bank, port.sharers, port.outstanding};
+}
 
 std::string hex(uint64_t value) {
   char text[32];
@@ -166,7 +176,7 @@ void Unit::launch(const Registers &registers) {
   for (size_t i = 0; i < count; ++i) {
     const Argument &argument = kernel_.arguments[i];
     std::memcpy(&values[i], registers.data() + argument.offset, argument.bytes);
-    buffers[i] = {argument.name.c_str(), nullptr, 0};
+    buffers[i] = {argument.name.c_str(), nullptr, 0, 0, 0, 0};
     argv[i + 1] = reinterpret_cast<char *>(&values[i]);
     if (!argument.is_pointer) continue;
     const uint64_t address = values[i];
@@ -177,13 +187,18 @@ void Unit::launch(const Registers &registers) {
     }
     char *begin = memory_.at(address, bytes);
     std::memcpy(&values[i], &begin, sizeof begin);
-    buffers[i] = {argument.name.c_str(), begin, bytes};
+    buffers[i] = buffer_of(instance_.name, argument.name, begin, bytes);
   }
   error_[0] = report_[0] = '\0';
-  spmv_fpga_launch launch = {
-      SPMV_FPGA_LAUNCH_VERSION, instance_.name.c_str(), static_cast<unsigned>(count),
-      buffers.data(),           error_.data(),          error_.size(),
-      report_.data(),           report_.size()};
+  spmv_fpga_launch launch = {SPMV_FPGA_LAUNCH_VERSION,
+                             instance_.name.c_str(),
+                             static_cast<unsigned>(count),
+                             buffers.data(),
+                             timing().is_known ? &timing().memory : nullptr,
+                             error_.data(),
+                             error_.size(),
+                             report_.data(),
+                             report_.size()};
   argv[0] = reinterpret_cast<char *>(&launch);
   try {
     function_(argv.data());
@@ -193,7 +208,10 @@ void Unit::launch(const Registers &registers) {
   error_.back() = report_.back() = '\0';
   if (error_[0]) die(error_.data());
   ++num_launches_;
-  if (report_[0]) report_launch(instance_.name.c_str(), num_launches_, report_.data());
+  // The same launch takes the same cycles: what a report says holds until another one comes.
+  if (!report_[0] || last_report_ == report_.data()) return;
+  last_report_ = report_.data();
+  report_launch(instance_.name.c_str(), num_launches_, last_report_);
 }
 
 void Card::allocate_banks(const std::vector<uint64_t> &bank_bytes) {

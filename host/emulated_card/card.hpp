@@ -77,6 +77,7 @@ class Unit {
   bool is_closing_ = false;
   unsigned long long num_launches_ = 0;
   std::vector<char> error_, report_;
+  std::string last_report_;
   std::thread thread_;
 };
 

@@ -18,6 +18,7 @@
 
 #include "card.hpp"
 #include "report.hpp"
+#include "timing.hpp"
 #include "wire.hpp"
 
 namespace emulated_card {
@@ -196,5 +197,6 @@ int main() {
   dup2(STDERR_FILENO, STDOUT_FILENO);
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   emulated_card::open_report();
+  emulated_card::timing();
   emulated_card::serve();
 }

@@ -1,4 +1,4 @@
-// Processes of a data-flow region as cooperative fibers over bounded channels.
+// Processes of a data-flow region as cooperative fibers over bounded channels, each with its clock.
 //
 // One thread runs a region: its processes take turns, each until it must wait. That needs no locks,
 // gives the same order every time, and shows a deadlock at once: nobody can run, and every process
@@ -18,6 +18,8 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "clock.hpp"
 
 namespace spmv {
 namespace emulation {
@@ -54,11 +56,13 @@ class Stack {
 };
 
 struct Fiber {
-  Fiber(const char* fiber_name, std::function<void()> fiber_body)
-      : name(fiber_name), body(std::move(fiber_body)) {}
+  Fiber(const char* fiber_name, const char* fiber_arguments, std::function<void()> fiber_body)
+      : name(fiber_name), arguments(fiber_arguments), body(std::move(fiber_body)) {}
 
   const char* name;
+  const char* arguments;  // as the source writes them: two calls of a function differ in these
   std::function<void()> body;
+  ProcessClock clock;
   Stack stack;
   jmp_buf place;  // where to go on
   bool has_started = false;
@@ -76,6 +80,10 @@ class Channel {
   const char* name() const { return name_; }
   unsigned depth() const { return depth_; }
   unsigned size() const { return size_; }
+  const StreamClock& clock() const { return clock_; }
+  virtual cycle_t num_tokens() const = 0;  // that were read
+  const Fiber* reader() const { return reader_; }
+  const Fiber* writer() const { return writer_; }
 
  protected:
   ~Channel() = default;
@@ -83,19 +91,50 @@ class Channel {
   bool is_full() const { return size_ == depth_; }
   inline void took_token();
   inline void put_token();
-  void wait_for_data() { wait(reader_); }
-  void wait_for_room() { wait(writer_); }
+  ProcessClock& reader_clock() { return clock_of(reader_); }
+  ProcessClock& writer_clock() { return clock_of(writer_); }
+  StreamClock clock_;
+  void wait_for_data() { wait(reader_, waiting_reader_); }
+  void wait_for_room() { wait(writer_, waiting_writer_); }
 
  private:
-  inline void wait(Fiber*& side);
+  inline ProcessClock& clock_of(Fiber*& side);
+  inline void require_own(Fiber*& side) const;
+  inline void wait(Fiber*& side, Fiber*& waiting);
 
   const char* name_;
   unsigned depth_;
   unsigned size_ = 0;
   Dataflow* region_;
-  Fiber* reader_ = nullptr;  // set while it waits
+  Fiber* reader_ = nullptr;  // who used that end first
   Fiber* writer_ = nullptr;
+  Fiber* waiting_reader_ = nullptr;  // set while it waits
+  Fiber* waiting_writer_ = nullptr;
 };
+
+// What is known of a region when all its processes have ended.
+class Timekeeper {
+ public:
+  virtual void note(const std::string& region, const std::vector<std::unique_ptr<Fiber>>& fibers,
+                    const std::vector<const Channel*>& channels) = 0;
+
+  cycle_t now = 0;  // of the launch, outside all regions
+
+ protected:
+  ~Timekeeper() = default;
+};
+
+// Of the launch that this thread runs; null where nobody asks for the time.
+inline Timekeeper*& current_timekeeper() {
+  thread_local Timekeeper* keeper = nullptr;
+  return keeper;
+}
+
+// Of the process that runs on this thread; null outside all.
+inline ProcessClock*& running_clock() {
+  thread_local ProcessClock* clock = nullptr;
+  return clock;
+}
 
 // A region: made first, then its streams and processes; `run` returns when all have ended.
 class Dataflow {
@@ -112,21 +151,29 @@ class Dataflow {
 
   void add(const Channel* channel) { channels_.push_back(channel); }
 
-  void spawn(const char* process, std::function<void()> body) {
-    fibers_.push_back(std::make_unique<Fiber>(process, std::move(body)));
+  void spawn(const char* process, const char* arguments, std::function<void()> body) {
+    fibers_.push_back(std::make_unique<Fiber>(process, arguments, std::move(body)));
+    fibers_.back()->clock.begin(outer_now());
     ready_.push_back(fibers_.back().get());
   }
 
   void run() {
+    ProcessClock* const outer = running_clock();
     while (!ready_.empty()) {
       running_ = ready_.front();
       ready_.pop_front();
+      running_clock() = &running_->clock;
       resume(*running_);
+      running_clock() = outer;
       if (error_) std::rethrow_exception(error_);
     }
     require_all_ended();
     require_all_empty();
+    tell_the_time();
   }
+
+  // The process that runs; null between processes.
+  Fiber* running() const { return running_; }
 
   void wake(Fiber*& fiber) {
     if (!fiber) return;
@@ -134,11 +181,16 @@ class Dataflow {
     fiber = nullptr;
   }
 
+  // The process that uses a channel just now.
+  Fiber& process_of(const Channel& channel) const {
+    if (!running_)
+      throw Error("stream " + std::string(channel.name()) + " is used outside a process");
+    return *running_;
+  }
+
   // Called by a process: lets the others run until `channel` wakes it.
   void suspend(Fiber*& side, const Channel* channel) {
-    if (!running_)
-      throw Error("stream " + std::string(channel->name()) + " is used outside a process");
-    Fiber* self = running_;
+    Fiber* self = &process_of(*channel);
     side = self;
     self->waits_for = channel;
     if (_setjmp(self->place) == 0) _longjmp(scheduler_, 1);
@@ -178,8 +230,30 @@ class Dataflow {
     } catch (...) {
       region.error_ = std::current_exception();
     }
+    fiber.clock.end();
     fiber.has_ended = true;
     _longjmp(region.scheduler_, 1);
+  }
+
+  // A region within a process runs in that process's time.
+  ProcessClock* outer_clock() const {
+    return outer_ && outer_->running_ ? &outer_->running_->clock : nullptr;
+  }
+
+  cycle_t outer_now() const {
+    if (const ProcessClock* outer = outer_clock()) return outer->now;
+    return current_timekeeper() ? current_timekeeper()->now : 0;
+  }
+
+  void tell_the_time() const {
+    cycle_t end = outer_now();
+    for (const auto& fiber : fibers_) end = std::max(end, fiber->clock.ends);
+    if (ProcessClock* outer = outer_clock()) {
+      outer->pace(end);
+    } else if (Timekeeper* keeper = current_timekeeper()) {
+      keeper->now = end;
+    }
+    if (current_timekeeper()) current_timekeeper()->note(name_, fibers_, channels_);
   }
 
   void require_all_ended() const {
@@ -222,17 +296,30 @@ inline Channel::Channel(const char* name, unsigned depth)
 
 inline void Channel::took_token() {
   --size_;
-  if (writer_) region_->wake(writer_);
+  if (waiting_writer_) region_->wake(waiting_writer_);
 }
 
 inline void Channel::put_token() {
   ++size_;
-  if (reader_) region_->wake(reader_);
+  if (waiting_reader_) region_->wake(waiting_reader_);
 }
 
-inline void Channel::wait(Fiber*& side) {
-  if (side) throw Error("stream " + std::string(name_) + " has two processes at one end");
-  region_->suspend(side, this);
+// A channel has one process at each end: who comes first stays.
+inline ProcessClock& Channel::clock_of(Fiber*& side) {
+  if (!side) require_own(side);
+  return side->clock;
+}
+
+inline void Channel::require_own(Fiber*& side) const {
+  Fiber& process = region_->process_of(*this);
+  if (!side) side = &process;
+  if (side != &process)
+    throw Error("stream " + std::string(name_) + " has two processes at one end");
+}
+
+inline void Channel::wait(Fiber*& side, Fiber*& waiting) {
+  require_own(side);
+  region_->suspend(waiting, this);
 }
 
 }  // namespace emulation

@@ -20,16 +20,20 @@ class stream final : public spmv::emulation::Channel {
 
   T read() {
     if (is_empty()) wait_for_data();
-    const T token = tokens_[head_];
-    head_ = next(head_);
+    Slot& slot = slots_[head_];
+    if constexpr (spmv::emulation::kIsTimed) count_read(slot.clock);
+    advance(head_, num_rounds_);
     took_token();
-    return token;
+    return slot.token;
   }
 
   void write(const T& token) {
     if (is_full()) wait_for_room();
-    tokens_[tail_] = token;
-    tail_ = next(tail_);
+    Slot& slot = slots_[tail_];
+    if constexpr (spmv::emulation::kIsTimed) clock_.write(writer_clock(), slot.clock);
+    slot.token = token;
+    unsigned rounds = 0;
+    advance(tail_, rounds);
     put_token();
   }
 
@@ -37,12 +41,35 @@ class stream final : public spmv::emulation::Channel {
   bool empty() const { return is_empty(); }
   bool full() const { return is_full(); }
 
- private:
-  unsigned next(unsigned place) const { return place + 1 == depth() ? 0 : place + 1; }
+  spmv::emulation::cycle_t num_tokens() const override { return num_rounds_ * depth() + head_; }
 
-  std::vector<T> tokens_ = std::vector<T>(depth());
+ private:
+  struct Slot {
+    T token;
+    spmv::emulation::SlotClock clock;
+  };
+
+  void count_read(spmv::emulation::SlotClock& slot) {
+    const auto readable = slot.ready;
+    const auto taken = clock_.read(reader_clock(), slot);
+    if (clock_.is_no_fuller(readable, taken) || clock_.most == depth()) return;
+    const unsigned before =
+        head_ < clock_.most ? head_ + depth() - clock_.most : head_ - clock_.most;
+    clock_.compare(readable, slots_[before].clock);
+  }
+
+  template <typename Rounds>
+  void advance(unsigned& place, Rounds& rounds) const {
+    if (++place == depth()) {
+      place = 0;
+      ++rounds;
+    }
+  }
+
+  std::vector<Slot> slots_ = std::vector<Slot>(depth());
   unsigned head_ = 0;
   unsigned tail_ = 0;
+  std::size_t num_rounds_ = 0;  // times that `head_` came round
 };
 
 }  // namespace hls

@@ -19,6 +19,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+MANY_UNITS = 4
+"""With more units than that a board's `many_unit_clock_hz` is to be expected."""
 RESOURCES = ("lut", "ff", "bram", "uram", "dsp")
 """What a design takes of the chip: LUTs, flip-flops, RAM blocks of 36 Kib, of 288 Kib, DSPs."""
 
@@ -84,6 +86,17 @@ class Board:
                 f"{self.name}.toml."
             )
         return float(self.figures[figure].value)
+
+    def expected_clock_hz(self, compute_units: int) -> float:
+        """Return the clock, in hertz, that a design of so many units closes at.
+
+        >>> [load_board("u50").expected_clock_hz(n) / 1e6 for n in (4, 5, 8)]
+        [300.0, 225.0, 225.0]
+        """
+        clock_hz = self.value("clock_hz")
+        if compute_units <= MANY_UNITS:
+            return clock_hz
+        return min(clock_hz, self.value("many_unit_clock_hz"))
 
     def bank(self, number: int) -> str:
         """Return the name of a memory bank.

@@ -82,12 +82,16 @@ from .base import (
 @click.option(
     "--require-energy", is_flag=True, help="Refuse to run where energy cannot be measured."
 )
+@click.option(
+    "--explain", is_flag=True, help="Emulated cycles: what binds, and what each process does."
+)
 @json_options
 @common_options
 @pass_terminal
 def run_command(
     terminal: Terminal,
     /,
+    explain: bool,
     as_json: bool,
     json_out: str | None,
     y_out: str | None,
@@ -96,6 +100,7 @@ def run_command(
 ) -> None:
     """Multiply a matrix on the card, or the emulated one; verify, time, compare."""
     from ..measure import RunOptions, run
+    from ..report.cycles import explanation
     from ..report.documents import run_document
     from ..report.tables import run_tables
     from ..vectors import save_y
@@ -106,7 +111,8 @@ def run_command(
     if y_out:
         save_y(y_out, result.y)
     document = run_document(result)
-    deliver(terminal, document, run_tables(result), as_json=as_json, json_out=json_out)
+    tables = run_tables(result) + (explanation(result) if explain else [])
+    deliver(terminal, document, tables, as_json=as_json, json_out=json_out)
     if result.error:
         raise result.error
 

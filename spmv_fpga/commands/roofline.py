@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from .base import (
     pass_terminal,
     spread_words,
 )
+
+if TYPE_CHECKING:
+    from ..roofline.emulated import EmulatedTime, Times
 
 PICTURE_ENDINGS = (".svg", ".png", ".pdf")
 
@@ -272,6 +275,11 @@ def calibrate_command(
     is_flag=True,
     help="Other accelerators' published figures beside this project's modelled ones.",
 )
+@click.option(
+    "--emulate",
+    is_flag=True,
+    help="Run every matrix on the emulated card now (minutes); else the kept times.",
+)
 @json_options
 @common_options
 @pass_terminal
@@ -282,6 +290,7 @@ def paper_command(
     tables: str | None,
     matrices: str | None,
     with_peers: bool,
+    emulate: bool,
     as_json: bool,
     json_out: str | None,
 ) -> None:
@@ -294,8 +303,9 @@ def paper_command(
     if matrices and not Path(matrices).is_dir():
         raise click.BadParameter(f"{matrices!r} is no folder.", param_hint="--matrices")
     with terminal.steps() as step:
+        times = _emulated_times(tables, matrices, step) if emulate else None
         step("counting tiles and fitting the model")
-        result = reproduce(tables, matrices=matrices)
+        result = reproduce(tables, matrices=matrices, emulated=times)
         peers = None
         if with_peers:
             peers = compare_peers(matrices=matrices, max_units=most_units("u50"))
@@ -310,13 +320,28 @@ def paper_command(
         terminal.say(f"wrote {len(written)} files to {output}; open {written[0]}")
 
 
+def _emulated_times(
+    tables: str | None, matrices: str | None, step: Callable[[str], None]
+) -> Times:
+    """Run every row of the tables on the emulated card."""
+    from ..emulate import emulate_rows
+    from ..roofline.paper import load_tables
+
+    times: dict[tuple[str, str], EmulatedTime] = {}
+    step("starting the emulated card")
+    for time in emulate_rows(load_tables(tables), matrices):
+        times[time.name, time.kernel] = time
+        step(f"emulating {time.name}, {time.kernel}")
+    return times
+
+
 @click.command("bandwidth")
 @click.option(
     "--mode",
     type=click.Choice(["hw", "hw_emu", "sw_emu"]),
     default="sw_emu",
     show_default=True,
-    help="Only hw measures; sw_emu shows that the kernel works.",
+    help="hw measures; sw_emu counts the emulated card's cycles.",
 )
 @click.option("--xclbin", metavar="FILE", help="Built with `xclbin --kernel bandwidth`.")
 @click.option(

@@ -90,6 +90,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
             "bound": result.model.bound,
             "calibration": result.calibration,
         },
+        "emulation": result.cycles.to_json() if result.cycles else None,
         "host": _figures(result.host),
         "provenance": result.provenance,
         "warnings": list(result.warnings),

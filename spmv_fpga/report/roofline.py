@@ -12,6 +12,7 @@ from ..bandwidth import BandwidthResult
 from ..figures import Figure
 from ..formats.base import WORD_BYTES
 from ..roofline.calibration import Calibration
+from ..roofline.emulated import BOARD
 from ..roofline.model import Prediction
 from ..roofline.paper import DensityRow, PaperResult, TimeRow
 from ..roofline.peers import PeerComparison, PeerRow
@@ -184,6 +185,7 @@ def paper_tables(result: PaperResult) -> list[Table | Text]:
         _densities(result.table1),
         Text("\nTable 2: published, modelled, and modelled by a fit without the row", "bold"),
         _times(result.table2),
+        *_emulated_notes(result.table2),
         Text(""),
         *(Text(sentence) for sentence in result.summary["sentences"]),
     ]
@@ -249,7 +251,7 @@ def _counted(row: DensityRow) -> str | None:
 
 def _times(rows: Iterable[TimeRow]) -> Table:
     headings = ["matrix", "kernel", "t published", "t model", "t left out", "error"]
-    headings += ["E published", "E given t", "error"]
+    headings += ["t emulated", "error", "E published", "E given t", "error"]
     return plain_table(
         headings,
         [
@@ -260,6 +262,8 @@ def _times(rows: Iterable[TimeRow]) -> Table:
                 units.seconds(row.model.time_s.value),
                 units.seconds(row.time_left_out_s.value),
                 f"{100 * row.time_error:+.1f} %",
+                units.seconds(row.time_emulated_s.value),
+                _signed_percent(row.emulated_error),
                 units.joules(row.energy_published_j),
                 units.joules(row.energy_given_time_j.value),
                 f"{100 * row.energy_error:+.1f} %",
@@ -267,6 +271,27 @@ def _times(rows: Iterable[TimeRow]) -> Table:
             for row in rows
         ],
     )
+
+
+def _signed_percent(fraction: float | None) -> str:
+    return units.NOTHING if fraction is None else f"{100 * fraction:+.1f} %"
+
+
+def _emulated_notes(rows: Iterable[TimeRow]) -> list[Text]:
+    """Say what the emulated times are of, and why there is none."""
+    rows = list(rows)
+    reasons = dict.fromkeys(
+        str(r.time_emulated_s.reason) for r in rows if r.emulated_source is None
+    )
+    real = dict.fromkeys(row.row.name for row in rows if row.emulated_source == "real")
+    notes = [f"t emulated: {reason}" for reason in reasons]
+    if any(row.emulated_source for row in rows):
+        which = f"twins; {', '.join(real)} real" if real else "twins"
+        notes.append(
+            f"t emulated: this project's kernels, one unit on {BOARD}, of {which}; starting "
+            "the kernel is not in it, and is in the published times"
+        )
+    return [Text(note, style="dim") for note in notes]
 
 
 def _warnings(warnings: Iterable[str]) -> list[Text]:

@@ -16,6 +16,7 @@ from ..measure import RunResult
 from ..runtime.environment import Finding
 from ..sweep import SweepLine
 from ..toolchain.xclbin import XclbinInfo
+from .cycles import emulated_over_model
 
 
 def run_tables(result: RunResult) -> list[Table | Text]:
@@ -129,7 +130,16 @@ def _notes(result: RunResult) -> list[Text]:
     for name, reason in reasons.items():
         grouped.setdefault(str(reason), []).append(name)
     notes = []
-    if result.fpga["time_s"].value and result.model.time_s.value:
+    emulated = emulated_over_model(result.fpga["time_s"], result.model)
+    if emulated is not None:
+        launch = units.seconds(result.model.terms.get("launch"))
+        notes.append(
+            Text(
+                f"emulated time over the model's: {emulated:.3f}, both without starting the "
+                f"kernel ({launch} by the model); --explain says where the cycles go"
+            )
+        )
+    elif result.fpga["time_s"].value and result.model.time_s.value:
         ratio = result.fpga["time_s"].value / result.model.time_s.value
         notes.append(Text(f"time over the model's: {ratio:.2f}"))
     most = bound_words(result.model.bound)

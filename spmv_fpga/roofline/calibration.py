@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..boards import load_board
+from ..boards import MANY_UNITS, load_board
 from ..errors import SpmvFpgaError, shortened
 from ..files import require_file, write_whole
 from ..formats.base import WORD_BYTES
@@ -37,7 +37,6 @@ else:
 SHIPPED = ("paper", "u50")
 _FOLDER = Path(__file__).resolve().parent / "calibrations"
 
-MANY_UNITS = 4
 """Units up to which a design closes at the board's clock; with more, at its clock for many."""
 
 COUNTS = frozenset(

@@ -258,6 +258,7 @@ def _time_cells(scalar: TimeRow, block: TimeRow) -> dict[str, Any]:
             _milli(row.model.time_s),
             _milli(row.time_left_out_s),
             _error(row.time_error),
+            _milli(row.time_emulated_s),
         ]
         for row in (scalar, block)
     ]

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from ..boards import load_board
 from ..errors import MatrixError, SpmvFpgaError
 from ..figures import Figure
 from ..files import require_file
@@ -39,6 +41,7 @@ from .calibration import (
     Term,
     load_calibration,
 )
+from .emulated import BOARD, Times, load_emulated, time_of
 from .model import Prediction, predict_one, published_workload
 from .regression import Fit, fit_with_errors, mean_absolute
 
@@ -399,18 +402,16 @@ def table_1(
 
 
 def _density_row(row: PublishedRow, folder: Path | None) -> DensityRow:
-    path = find_real(row, folder)
     try:
-        csr = open_matrix(path, "stored").csr if path else _twin(row)
+        csr, source = matrix_of(row, folder)
     except MatrixError as error:
-        source = "real" if path else "twin"
         return DensityRow(
             row=row,
             n=None,
             nnz=None,
             blocks=None,
             density=None,
-            source=source,
+            source="real" if find_real(row, folder) else "twin",
             reason=str(error),
         )
     blocks = count_blocks(csr, _TILE)
@@ -420,8 +421,20 @@ def _density_row(row: PublishedRow, folder: Path | None) -> DensityRow:
         nnz=int(csr.nnz),
         blocks=blocks,
         density=density(int(csr.nnz), _TILE * _TILE * blocks),
-        source="real" if path else "twin",
+        source=source,
     )
+
+
+def matrix_of(row: PublishedRow, folder: Path | None = None) -> tuple[csr_array, str]:
+    """Return a row's matrix, a triangle where the paper multiplied one: `real` or `twin`.
+
+    Raises
+    ------
+    MatrixError
+        If the file is damaged, or no twin has such figures.
+    """
+    path = find_real(row, folder)
+    return (open_matrix(path, "stored").csr, "real") if path else (_twin(row), "twin")
 
 
 def find_real(row: PublishedRow, folder: Path | None) -> Path | None:
@@ -471,6 +484,10 @@ class TimeRow:
         Left-out power × the published time.
     time_rounding_s : (float, float)
         Modelled times at the ends of what the printed density may stand for.
+    time_emulated_s : Figure
+        This project's kernel on the emulated card, one unit, without starting it.
+    emulated_source : str or None
+        `real`, or `twin` for a synthetic matrix; None where there is no emulated time.
     """
 
     row: PublishedRow
@@ -479,6 +496,8 @@ class TimeRow:
     time_left_out_s: Figure
     energy_given_time_j: Figure
     time_rounding_s: tuple[float, float]
+    time_emulated_s: Figure
+    emulated_source: str | None
 
     @property
     def time_published_s(self) -> float:
@@ -496,6 +515,12 @@ class TimeRow:
         return _value(self.time_left_out_s) / self.time_published_s - 1.0
 
     @property
+    def emulated_error(self) -> float | None:
+        """Relative distance of the emulated time from the published one."""
+        value = self.time_emulated_s.value
+        return None if value is None else value / self.time_published_s - 1.0
+
+    @property
     def energy_error(self) -> float:
         """Relative error of the energy with the time given."""
         return _value(self.energy_given_time_j) / self.energy_published_j - 1.0
@@ -511,14 +536,19 @@ def _value(figure: Figure) -> float:
     return math.nan if figure.value is None else figure.value
 
 
-def table_2(rows: Sequence[PublishedRow], fit: PaperFit) -> tuple[TimeRow, ...]:
+def table_2(
+    rows: Sequence[PublishedRow], fit: PaperFit, emulated: Times | None = None
+) -> tuple[TimeRow, ...]:
     """Hold Table 2 against the model, Scalar and Block of each matrix in turn."""
+    times = load_emulated() if emulated is None else emulated
     return tuple(
-        _time_row(i, row, kernel, fit) for i, row in enumerate(rows) for kernel in KERNELS
+        _time_row(i, row, kernel, fit, times)
+        for i, row in enumerate(rows)
+        for kernel in KERNELS
     )
 
 
-def _time_row(i: int, row: PublishedRow, kernel: str, fit: PaperFit) -> TimeRow:
+def _time_row(i: int, row: PublishedRow, kernel: str, fit: PaperFit, times: Times) -> TimeRow:
     def model(density_16: float) -> Prediction:
         work = published_workload(kernel, row.n, row.nnz, density_16, fit.calibration)
         return predict_one(work, fit.calibration)
@@ -526,6 +556,8 @@ def _time_row(i: int, row: PublishedRow, kernel: str, fit: PaperFit) -> TimeRow:
     densest = min(row.density + HALF_A_PERCENT, 1.0)
     sparsest = max(row.density - HALF_A_PERCENT, row.density / 2)
     left_out_power = float(fit.power[kernel].left_out[i])
+    emulated_s = time_of(times, row.name, kernel, load_board(BOARD))
+    is_known = emulated_s.value is not None
     return TimeRow(
         row=row,
         kernel=kernel,
@@ -533,6 +565,8 @@ def _time_row(i: int, row: PublishedRow, kernel: str, fit: PaperFit) -> TimeRow:
         time_left_out_s=_modelled(float(fit.time[kernel].left_out[i])),
         energy_given_time_j=_modelled(left_out_power * row.time_s[kernel]),
         time_rounding_s=(_value(model(densest).time_s), _value(model(sparsest).time_s)),
+        time_emulated_s=emulated_s,
+        emulated_source=times[row.name, kernel].source if is_known else None,
     )
 
 
@@ -583,6 +617,7 @@ def reproduce(
     *,
     matrices: str | os.PathLike[str] | None = None,
     with_densities: bool = True,
+    emulated: Times | None = None,
 ) -> PaperResult:
     """Make Tables 1 and 2 with this project's figures beside the published ones.
 
@@ -594,6 +629,8 @@ def reproduce(
         Folder with real matrices.
     with_densities : bool
         Whether to count Table 1, which makes or reads every matrix.
+    emulated : mapping, optional
+        Emulated times by name and kernel; those of the package where none are given.
 
     Examples
     --------
@@ -603,7 +640,8 @@ def reproduce(
     """
     rows = load_tables(tables)
     fit = fit_paper(rows, CITATION if tables is None else Path(tables).name)
-    second = table_2(rows, fit)
+    # Another table's names may be the paper's, and its matrices others.
+    second = table_2(rows, fit, {} if emulated is None and tables is not None else emulated)
     return PaperResult(
         rows=rows,
         fit=fit,
@@ -638,6 +676,8 @@ def _time_document(row: TimeRow) -> dict[str, Any]:
         "name": row.row.name,
         "kernel": row.kernel,
         "time_published_s": published(row.time_published_s),
+        "time_emulated_s": row.time_emulated_s.to_json(),
+        "emulated_source": row.emulated_source,
         "time_model_s": row.model.time_s.to_json(),
         "time_left_out_s": row.time_left_out_s.to_json(),
         "energy_published_j": published(row.energy_published_j),
@@ -647,6 +687,7 @@ def _time_document(row: TimeRow) -> dict[str, Any]:
         "time_error": row.time_error,
         "energy_error": row.energy_error,
         "rounding_error": row.rounding_error,
+        "emulated_error": row.emulated_error,
         "bound": row.model.bound,
     }
 

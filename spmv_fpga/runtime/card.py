@@ -32,6 +32,7 @@ from ..kernels import load_kernel
 from ..toolchain import emulation
 from ..toolchain import xclbin as containers
 from .channel import Channel, ChannelClosedError, SharedMemory
+from .cycles import Cycles, cycles_of, read_reports, timing_text
 from .environment import (
     RunFolder,
     card_environment,
@@ -72,6 +73,8 @@ class LaunchTimes:
         Start and end of every unit's launch in the last round.
     to_card_s, to_host_s : float
         Migration of what was new on the card; fetching of y.
+    cycles : Cycles or None
+        What the emulated card counted in the last launch; None on other cards.
     """
 
     kernel_s: npt.NDArray[np.float64]
@@ -81,6 +84,7 @@ class LaunchTimes:
     unit_times_ns: npt.NDArray[np.int64]
     to_card_s: float = 0.0
     to_host_s: float = 0.0
+    cycles: Cycles | None = None
 
     def followed_by(self, later: LaunchTimes) -> LaunchTimes:
         """Return the times of two rounds of the same launches."""
@@ -89,6 +93,9 @@ class LaunchTimes:
             kernel_s=self.kernel_s + later.kernel_s,
             to_card_s=self.to_card_s + later.to_card_s,
             to_host_s=self.to_host_s + later.to_host_s,
+            cycles=self.cycles.followed_by(later.cycles)
+            if self.cycles and later.cycles
+            else None,
         )
 
 
@@ -146,6 +153,8 @@ class Card:
         Name that the runtime gives the card.
     compute_units : int
         Units that it is programmed with.
+    clock_hz : float
+        Kernel clock; the emulated card counts its cycles.
     """
 
     def __init__(
@@ -155,13 +164,18 @@ class Card:
         *,
         board: Board,
         timeout_s: float | None,
+        clock_hz: float | None = None,
     ) -> None:
         self.xclbin = xclbin
         self.mode = mode
         self.compute_units = max(1, xclbin.compute_units)
         self.device = ""
         self.driver = ""
+        self.clock_hz = (
+            clock_hz or xclbin.clock_hz or board.expected_clock_hz(self.compute_units)
+        )
         self._board = board
+        self._reports: dict[str, dict[str, Any]] = {}
         self._timeout_s = timeout_s
         self._kernel = load_kernel(str(xclbin.kernel_kind))
         self._jobs: dict[int, Job] = {}
@@ -332,7 +346,7 @@ class Card:
             self._run.remove()
             self._run = None
         self._product = self._resident = self._last_cut = None
-        self._jobs = {}
+        self._jobs, self._reports = {}, {}
 
     def _cut(self, fmt: SparseFormat | Partition) -> Partition:
         """Return a matrix in parts for the units of this card."""
@@ -441,8 +455,21 @@ class Card:
         )
         kernel_s = np.asarray((ends - starts) * 1e-9, np.float64)
         return LaunchTimes(
-            kernel_s, self._iterations, tuple(starts.tolist()), tuple(ends.tolist()), times
+            kernel_s,
+            self._iterations,
+            tuple(starts.tolist()),
+            tuple(ends.tolist()),
+            times,
+            cycles=self._cycles(units) if self.mode == "sw_emu" else None,
         )
+
+    def _cycles(self, units: list[int]) -> Cycles | None:
+        """Return what the emulated card counted in the launch that has just ended."""
+        assert self._run is not None
+        self._reports = read_reports(self._run.report(), self._reports)
+        names = [self._kernel.unit(unit + 1) for unit in units]
+        rate = self._board.value("channel_bytes_per_s")
+        return cycles_of(names, self._reports, self.clock_hz, rate, self._iterations)
 
     def _on_card(self, unit: int) -> Job:
         if unit not in self._jobs:
@@ -520,7 +547,8 @@ class Card:
         environment["PYTHONPATH"] = os.pathsep.join(map(str, places))
         if self.mode == "sw_emu":
             files = prepare_emulation(platform=self._board.emulated_platform)
-            return environment | emulation_environment(files, run)
+            timing = timing_text(self.xclbin, self._board, self.clock_hz)
+            return environment | emulation_environment(files, run, timing)
         platform = self.xclbin.platform or self._board.platforms[0]
         emulated = run if self.mode == "hw_emu" else None
         return environment | card_environment(self.mode, emulated, platform=platform)
@@ -601,7 +629,7 @@ def open_device(
     xclbin : str or Path, optional
         File to program the card with; for `sw_emu` it is built where none is given.
     clock_hz : float, optional
-        Clock that an xclbin built here says of itself.
+        Kernel clock of an xclbin built here, and of the emulated card's cycles.
     timeout_s : float, optional
         Longest time for the launches of one call. Without it emulation allows for many
         times of what it should take; hardware has no limit.
@@ -632,7 +660,11 @@ def open_device(
     target = check_mode(info, mode, None)
     if info.kernel_kind is None:
         raise DeviceError(f"{xclbin} holds no kernel of this project.")
-    return Card(info, _card_mode(target), board=facts, timeout_s=timeout_s)
+    # A real card runs at the clock that its xclbin was built for.
+    emulated_clock_hz = clock_hz if target == "sw_emu" else None
+    return Card(
+        info, _card_mode(target), board=facts, timeout_s=timeout_s, clock_hz=emulated_clock_hz
+    )
 
 
 def _card_mode(target: str) -> CardMode:

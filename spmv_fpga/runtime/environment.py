@@ -358,6 +358,11 @@ class RunFolder:
         return self.path / "report.jsonl"
 
     @property
+    def timing_path(self) -> Path:
+        """Where the emulated card is told how fast its memory is."""
+        return self.path / "timing.txt"
+
+    @property
     def log_path(self) -> Path:
         """Where XRT writes its log."""
         return self.path / "xrt.log"
@@ -461,7 +466,9 @@ def _is_fit_for_runs(folder: str) -> bool:
     return len(os.fsencode(socket_dir / _SOCKET_NAME)) <= _SOCKET_PATH_LIMIT
 
 
-def emulation_environment(files: EmulationFiles, run: RunFolder) -> dict[str, str]:
+def emulation_environment(
+    files: EmulationFiles, run: RunFolder, timing: str | None = None
+) -> dict[str, str]:
     """Write a run's settings into its folder and name them for a child process.
 
     Parameters
@@ -470,6 +477,8 @@ def emulation_environment(files: EmulationFiles, run: RunFolder) -> dict[str, st
         From `prepare_emulation`.
     run : RunFolder
         Folder of this run, entered.
+    timing : str, optional
+        How fast the card's memory is; without it launches are not timed.
 
     Returns
     -------
@@ -487,7 +496,15 @@ def emulation_environment(files: EmulationFiles, run: RunFolder) -> dict[str, st
         "USER": run.user,
         "SW_EMU_PACKET_SIZE": str(_PACKET_BYTES),
         "SPMV_FPGA_EMULATION_REPORT": str(run.report_path),
+        **_timing(run, timing),
     }
+
+
+def _timing(run: RunFolder, text: str | None) -> dict[str, str]:
+    if text is None:
+        return {}
+    run.timing_path.write_text(text)
+    return {"SPMV_FPGA_EMULATION_TIMING": str(run.timing_path)}
 
 
 def _run_settings(run: RunFolder) -> dict[str, str]:

@@ -7,6 +7,7 @@ the same metadata as a file for the card. Vitis is not needed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +22,10 @@ FORMAT_VERSION = 1
 """Version of the packed matrix streams; a file of another version is not run."""
 
 _FLAGS = (
-    "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
+    "-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden",
     "-Wall", "-Wextra", "-Wno-unknown-pragmas",
     "-U_FORTIFY_SOURCE",  # its longjmp refuses to go to another stack
+    "-mtls-dialect=gnu2",  # what belongs to a thread is found without a call
     "-DSPMV_EMULATION",
 )  # fmt: skip
 
@@ -43,13 +45,15 @@ class EmulationBuild:
     was_built: bool
 
 
-def build(project: Project) -> EmulationBuild:
+def build(project: Project, *, is_timed: bool = True) -> EmulationBuild:
     """Compile a project for software emulation; the same input is never built twice.
 
     Parameters
     ----------
     project : Project
         From `spmv_fpga.codegen.render_project`.
+    is_timed : bool
+        Whether the kernel counts its cycles; without, a little faster, for comparison.
 
     Returns
     -------
@@ -66,9 +70,10 @@ def build(project: Project) -> EmulationBuild:
     compiler = find_compiler()
     host = data_dir("host")
     headers = sorted([*(host / "hls").iterdir(), host / "common" / "launch.h"])
+    flags = _FLAGS if is_timed else (*_FLAGS, "-DSPMV_UNTIMED")
     facts = (
         project.source_hash,
-        " ".join(_FLAGS),
+        " ".join(flags),
         stamp(compiler),
         f"{project.clock_hz} {project.board.emulated_platform} {FORMAT_VERSION}",
     )
@@ -78,7 +83,7 @@ def build(project: Project) -> EmulationBuild:
     def make(folder: Path) -> None:
         nonlocal is_new
         is_new = True
-        library = _compile(project, folder, compiler)
+        library = _compile(project, folder, compiler, flags)
         xclbin.write(folder / _file_name(project), _spec(project, library.read_bytes()))
 
     key = content_key([*headers, *own_code], facts)
@@ -90,7 +95,9 @@ def _file_name(project: Project) -> str:
     return f"{project.kernel.name}.xclbin"
 
 
-def _compile(project: Project, folder: Path, compiler: Path) -> Path:
+def _compile(
+    project: Project, folder: Path, compiler: Path, flags: Sequence[str] = _FLAGS
+) -> Path:
     host = data_dir("host")
     sources = project.write(folder / "src")
     entry = sources / "stub.cpp"
@@ -104,9 +111,9 @@ def _compile(project: Project, folder: Path, compiler: Path) -> Path:
     library = folder / f"{project.kernel.name}.so"
     run_tool(
         [
-            str(compiler), *_FLAGS, "-o", str(library),
+            str(compiler), *flags, "-o", str(library),
             f"-I{sources}", f"-I{host / 'hls'}", f"-I{host / 'common'}",
-            str(sources / project.top), str(entry),
+            str(entry),
         ],
         f"kernel {project.kernel.name} does not compile",
     )  # fmt: skip

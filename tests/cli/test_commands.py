@@ -212,8 +212,8 @@ def test_a_kernel_that_gives_a_wrong_y_ends_with_status_1(program, monkeypatch):
     program.keep_builds()
     compiled = emulation._compile
 
-    def compile_wrong(project, folder, compiler):
-        library = compiled(project, folder, compiler)
+    def compile_wrong(project, folder, compiler, flags):
+        library = compiled(project, folder, compiler, flags)
         source = folder / "wrong.cpp"
         function = f"__stub____xlnx_cl_{project.kernel.function}"
         source.write_text(f'extern "C" void {function}(char **) {{}}\n')

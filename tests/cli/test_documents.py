@@ -98,14 +98,57 @@ def test_a_reference_run_has_no_time_of_a_card(program):
 
 
 @pytest.mark.xrt
-def test_an_emulated_run_has_no_time_of_a_card(program):
+def test_an_emulated_run_has_emulated_cycles_and_no_power_of_a_card(program):
     program.keep_builds()
     document = program.here("run", "--mode", "sw_emu", "--matrix", POISSON, "--json").document
     check_run(document, "sw_emu")
-    for name in ("time_s", "gflops", "power_w", "energy_j"):
-        assert document["fpga"][name]["value"] is None
-        assert "sw_emu" in document["fpga"][name]["reason"]
+    fpga, emulation = document["fpga"], document["emulation"]
+    for name in ("time_s", "gflops", "cycles"):
+        assert fpga[name]["origin"] == "emulated"
+    assert fpga["time_s"]["value"] == fpga["cycles"]["value"] / emulation["clock_hz"]
+    for name in ("power_w", "energy_j"):
+        assert fpga[name]["value"] is None
+        assert "sw_emu" in fpga[name]["reason"]
+    [[unit]] = emulation["rounds"]
+    assert unit["total"] == fpga["cycles"]["value"]
+    assert unit["processes"][0]["name"] == "read_inputs"
+    assert emulation["hazards"] == 0
+    assert {bank["bank"] for bank in emulation["banks"]} == {2, 3}
     assert document["provenance"]["device"] == "xilinx_u50_gen3x16_xdma_201920_3"
+
+
+@pytest.mark.xrt
+def test_the_clock_of_emulated_cycles_can_be_set(program):
+    program.keep_builds()
+    words = ("run", "--mode", "sw_emu", "--matrix", POISSON, "--baseline", "none", "--json")
+    slow, fast = (program.here(*words, "--clock-hz", f).document for f in ("1e8", "3e8"))
+    # A channel brings 64 bytes in less than a cycle of 100 MHz, and in 1.5 of 300 MHz.
+    assert slow["emulation"]["clock_hz"] == slow["provenance"]["clock_hz"] == 1e8
+    assert slow["fpga"]["cycles"]["value"] < fast["fpga"]["cycles"]["value"]
+    assert slow["fpga"]["time_s"]["value"] > fast["fpga"]["time_s"]["value"]
+
+
+@pytest.mark.xrt
+def test_explain_says_in_one_screen_how_many_cycles_and_what_binds(program):
+    program.keep_builds()
+    words = ("run", "--mode", "sw_emu", "--matrix", "gallery:banded:n=20000,bandwidth=40")
+    words += ("--kernel", "block", "--block", "8", "--baseline", "none")
+    plain, explained = program.here(*words).stdout, program.here(*words, "--explain").stdout
+    added = explained.removeprefix(plain)
+    assert len(added.splitlines()) < 30
+    assert "cycles a product at 300.0 MHz" in added
+    assert "what binds: memory. read_inputs waits for its channel" in added
+    for process in ("unpack", "gather_x", "multiply", "collect_block_rows", "write_y"):
+        assert process in added
+    assert "bank 2: matrix" in added
+    assert "depth that never mattered here" in added
+
+
+def test_explain_without_an_emulated_card_says_that_there_is_nothing(program):
+    outcome = program.here(*QUICK, "--matrix", POISSON, "--explain")
+    assert outcome.stdout.endswith(
+        "cycles: none to explain; mode reference: NumPy made y, no card\n"
+    )
 
 
 def test_without_a_baseline_the_cpu_has_no_figures(program):
@@ -258,7 +301,9 @@ def test_an_unknown_x_is_refused(program, x, name):
 
 
 def test_the_table_says_what_was_measured_and_what_was_not(program):
-    outcome = program.here("run", "--mode", "reference", "--matrix", POISSON)
+    outcome = program.here(
+        "run", "--mode", "reference", "--matrix", POISSON, "--baseline", "scipy"
+    )
     assert outcome.status == 0
     for text in ("poisson2d:n=8", "64 × 64", "288 entries", "y verified", "scipy", "measured",
                  "mode reference: NumPy made y, no card", "flop = 2 · 288"):  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -17,12 +18,22 @@ from spmv_fpga.codegen import Project, render, render_project
 from spmv_fpga.formats import FORMATS
 from spmv_fpga.formats.base import SparseFormat
 from spmv_fpga.resources import data_dir
+from spmv_fpga.runtime.cycles import UnitCycles
 from spmv_fpga.toolchain import emulation, xclbin
 
 WORD_BYTES = 64
 GUARD_BYTES = 256
 GUARD = 0xA5
 ERROR_BYTES = 1000
+REPORT_BYTES = 64 << 10
+LAUNCH_VERSION = 2
+# A memory as fast as the port, without latency: only the kernel itself takes time.
+IDEAL_MEMORY = {
+    "bytes_per_cycle": 64.0,
+    "setup_cycles": 0.0,
+    "latency_cycles": 0,
+    "burst_words": 64,
+}
 
 
 class Buffer(ctypes.Structure):
@@ -32,6 +43,20 @@ class Buffer(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("begin", ctypes.c_void_p),
         ("bytes", ctypes.c_ulonglong),
+        ("bank", ctypes.c_uint),
+        ("sharers", ctypes.c_uint),
+        ("outstanding", ctypes.c_uint),
+    )
+
+
+class Memory(ctypes.Structure):
+    """`spmv_fpga_memory` of host/common/launch.h."""
+
+    _fields_ = (
+        ("bytes_per_cycle", ctypes.c_double),
+        ("setup_cycles", ctypes.c_double),
+        ("latency_cycles", ctypes.c_uint),
+        ("burst_words", ctypes.c_uint),
     )
 
 
@@ -43,6 +68,7 @@ class Launch(ctypes.Structure):
         ("unit", ctypes.c_char_p),
         ("num_arguments", ctypes.c_uint),
         ("buffers", ctypes.POINTER(Buffer)),
+        ("memory", ctypes.POINTER(Memory)),
         ("error", ctypes.c_void_p),
         ("error_capacity", ctypes.c_ulonglong),
         ("report", ctypes.c_void_p),
@@ -77,6 +103,7 @@ class Kernel:
 
     project: Project
     library: ctypes.CDLL
+    reports: list[str] = field(default_factory=list)
 
     def launch(
         self,
@@ -86,22 +113,24 @@ class Kernel:
         iterations: int = 1,
         error_bytes: int = ERROR_BYTES,
         sizes: dict[str, int] | None = None,
+        memory: dict[str, float] | None = None,
+        sharers: int = 1,
         **scalars: int,
     ) -> tuple[npt.NDArray[np.float32], str]:
         """Run one launch; returns y, all that the kernel writes of it, and its error text.
 
         `sizes` overrides what the launch says of the buffers' bytes, `scalars` the
-        arguments of the format.
+        arguments of the format. With `memory` the launch is timed.
         """
         vector = np.asarray(x, np.float32)
         contents = {"matrix": fmt.buffers()["matrix"], "x": vector, "y": None}
-        memory = {n: CardMemory(s, contents[n]) for n, s in fmt.port_bytes().items()}
-        said = {n: piece.bytes.nbytes for n, piece in memory.items()} | (sizes or {})
+        ports = {n: CardMemory(s, contents[n]) for n, s in fmt.port_bytes().items()}
+        said = {n: piece.bytes.nbytes for n, piece in ports.items()} | (sizes or {})
         numbers = fmt.scalars() | {"iterations": iterations} | scalars
         names = [argument.name for argument in self.project.kernel.arguments]
         values = [
-            ctypes.c_void_p(memory[name].address)
-            if name in memory
+            ctypes.c_void_p(ports[name].address)
+            if name in ports
             else ctypes.c_uint32(numbers[name])
             for name in names
         ]
@@ -109,24 +138,34 @@ class Kernel:
             *(
                 Buffer(
                     name.encode(),
-                    memory[name].address if name in memory else None,
+                    ports[name].address if name in ports else None,
                     said.get(name, 0),
+                    names.index(name),
+                    sharers,
+                    16,
                 )
                 for name in names
             )
         )
         error = CardMemory(error_bytes)
         error.bytes[:] = 0
-        launch = Launch(1, b"unit", len(names), buffers, error.address, error_bytes, None, 0)
+        report = CardMemory(REPORT_BYTES)
+        report.bytes[:] = 0
+        facts = ctypes.pointer(Memory(**memory)) if memory else None
+        launch = Launch(
+            LAUNCH_VERSION, b"unit", len(names), buffers, facts,
+            error.address, error_bytes, report.address, REPORT_BYTES,
+        )  # fmt: skip
         argv = (ctypes.c_void_p * (1 + len(names)))(
             ctypes.addressof(launch), *map(ctypes.addressof, values)
         )
         function = getattr(self.library, f"__stub____xlnx_cl_{self.project.kernel.function}")
         function.restype = None
         function(argv)
-        assert all(piece.is_guard_whole() for piece in (*memory.values(), error))
+        assert all(piece.is_guard_whole() for piece in (*ports.values(), error, report))
+        self.reports.append(report.bytes.tobytes().split(b"\0")[0].decode())
         text = error.bytes.tobytes().split(b"\0")[0].decode()
-        return memory["y"].bytes.view(np.float32), text
+        return ports["y"].bytes.view(np.float32), text
 
     def multiply(
         self, fmt: SparseFormat, x: npt.ArrayLike, *, iterations: int = 1
@@ -135,6 +174,22 @@ class Kernel:
         y, error = self.launch(fmt, x, iterations=iterations)
         assert error == ""
         return y[: fmt.shape[0]]
+
+    def time(
+        self,
+        fmt: SparseFormat,
+        x: npt.ArrayLike,
+        *,
+        iterations: int = 1,
+        sharers: int = 1,
+        **memory: float,
+    ) -> UnitCycles:
+        """Return what a launch counts, with a memory that differs from the ideal one."""
+        _, error = self.launch(
+            fmt, x, iterations=iterations, sharers=sharers, memory=IDEAL_MEMORY | memory
+        )
+        assert error == ""
+        return UnitCycles.of("unit", json.loads(self.reports[-1]))
 
 
 DEFAULTS = {"block": {"block": 16}, "scalar": {"slice": 16}, "lanes": {"depth": 8}}

@@ -205,7 +205,7 @@ const std::map<std::string, void (*)()> cases = {
 int main(int, char** argv) {
   char error[1000] = "";
   spmv_fpga_launch launch = {
-      SPMV_FPGA_LAUNCH_VERSION, "unit", 0, nullptr, error, sizeof error, nullptr, 0};
+      SPMV_FPGA_LAUNCH_VERSION, "unit", 0, nullptr, nullptr, error, sizeof error, nullptr, 0};
   spmv::emulation::run_launch(launch, cases.at(argv[1]));
   std::printf("%s\nmost ahead %d\n%s", error, most_ahead, has_cleaned_up ? "cleaned up\n" : "");
 }

@@ -236,19 +236,14 @@ def test_each_unit_has_a_bank_and_the_one_beside_it():
     assert "HBM[0]" not in banks  # the runtime's
 
 
-def test_units_that_would_take_too_many_channels_have_one_each():
-    units = block_project(compute_units=16).units
-    banks = [bank for unit in units for bank in unit.banks.values()]
-    assert len(set(banks)) == 16
-    assert units[0].banks == {"matrix": "HBM[1]", "vectors": "HBM[1]"}
-    assert units[15].banks == {"matrix": "HBM[31]", "vectors": "HBM[31]"}
-    assert [unit.name for unit in units[:2]] == ["spmv_block_1", "spmv_block_2"]
-
-
-def test_more_than_16_units_have_one_memory_port_each():
-    project = block_project(compute_units=17)
+@pytest.mark.parametrize("compute_units", [15, 17])
+def test_units_that_would_take_too_many_channels_have_one_port_each(compute_units):
+    project = block_project(compute_units=compute_units)
     assert project.kernel.bundles == ("matrix",)
-    assert project.units[16].banks == {"matrix": "HBM[17]"}
+    assert [unit.banks for unit in project.units] == [
+        {"matrix": f"HBM[{1 + i}]"} for i in range(compute_units)
+    ]
+    assert [unit.name for unit in project.units[:2]] == ["spmv_block_1", "spmv_block_2"]
     assert project.files[project.top].count("bundle = matrix offset") == 3
 
 

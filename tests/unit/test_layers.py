@@ -37,7 +37,7 @@ LAYERS = (
     ("kernels", "codegen", "roofline", "design_fit"),
     ("toolchain", "runtime", "power", "baselines"),
     ("metering",),
-    ("bandwidth", "measure", "sweep"),
+    ("bandwidth", "emulate", "measure", "sweep"),
     ("report",),
     ("commands",),
     ("cli",),

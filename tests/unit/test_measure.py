@@ -43,6 +43,7 @@ class StandInCard(nullcontext):
     """A card whose power, and whose sensor, follow what it is asked to do."""
 
     device, driver = "stand-in", "XRT 2.13.466"
+    clock_hz = 300e6
     name, boundary, energy_step_j = "xrt", "card", None
     power_step_w = 0.0153
 
@@ -76,7 +77,7 @@ class StandInCard(nullcontext):
         self.num_launches += repeat
         time.sleep(0.001)  # lets the sampler read
         product_s = np.array([self.product_s(number) for number in numbers])
-        return SimpleNamespace(kernel_s=product_s * self.iterations[-1])
+        return SimpleNamespace(kernel_s=product_s * self.iterations[-1], cycles=None)
 
     def fetch(self) -> tuple[np.ndarray, float]:
         return self._y, 0.002

@@ -452,4 +452,4 @@ def test_16_units_have_a_channel_each_with_their_vectors() -> None:
     ).path
 
     for argument in ("matrix", "x", "y"):
-        assert banks_of(path, argument) == [f"HBM[{1 + 2 * i}]" for i in range(16)]
+        assert banks_of(path, argument) == [f"HBM[{1 + i}]" for i in range(16)]

@@ -1,0 +1,334 @@
+"""The clock of the emulated card: how fast its memory is told to be, and what it counted.
+
+The kernel's own processes run over streams that keep time (`host/hls/clock.hpp`). The card
+passes the counts of each launch back; they depend on the kernel and its data alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ..boards import Board
+from ..codegen import with_ports_for
+from ..kernels import load_kernel
+from ..toolchain.xclbin import XclbinInfo
+
+SHORT_LAUNCH_SHARE = 0.5
+"""Where no process works for half of a launch, filling and draining take most of it."""
+_SAME_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class ProcessCycles:
+    """A process of a unit, in cycles.
+
+    Attributes
+    ----------
+    name : str
+    active : int
+        From its start to its last result.
+    data, room : int
+        Waiting for a token in an empty stream, and for a slot in a full one.
+    memory : int
+        Waiting for the memory channel.
+    reuse : int
+        What hazards would cost: accumulators that are read before the adder is done.
+    refill : int
+        While its pipeline runs empty, between loops and at the end.
+    hazards : int
+        How often.
+    """
+
+    name: str
+    active: int
+    data: int
+    room: int
+    memory: int
+    reuse: int
+    refill: int
+    hazards: int
+
+    @property
+    def busy(self) -> int:
+        """Cycles in which it does its work."""
+        waits = self.data + self.room + self.memory + self.reuse + self.refill
+        return self.active - waits
+
+    @property
+    def own(self) -> int:
+        """Cycles in which no other process keeps it waiting."""
+        return self.busy + self.memory + self.reuse
+
+
+@dataclass(frozen=True)
+class StreamCycles:
+    """A stream between two processes.
+
+    Attributes
+    ----------
+    name, writer, reader : str
+    depth : int
+    most : int
+        Tokens at one time, at the most.
+    tokens : int
+    data, room : int
+        Cycles in which its reader waited for a token, and its writer for a slot.
+    """
+
+    name: str
+    writer: str
+    reader: str
+    depth: int
+    most: int
+    tokens: int
+    data: int
+    room: int
+
+
+@dataclass(frozen=True)
+class PortTraffic:
+    """A memory argument of a unit.
+
+    Attributes
+    ----------
+    name : str
+    bank : int
+    sharers : int
+        Interfaces on that bank; each has its even share of the channel.
+    bytes, accesses, bursts : int
+    waited : int
+        Cycles that its process waited for it.
+    """
+
+    name: str
+    bank: int
+    sharers: int
+    bytes: int
+    accesses: int
+    bursts: int
+    waited: int
+
+
+@dataclass(frozen=True)
+class UnitCycles:
+    """A launch of one compute unit.
+
+    Attributes
+    ----------
+    unit : str
+    cycles : int
+    processes : tuple of ProcessCycles
+        In the order of the kernel's source.
+    streams : tuple of StreamCycles
+    ports : tuple of PortTraffic
+    """
+
+    unit: str
+    cycles: int
+    processes: tuple[ProcessCycles, ...]
+    streams: tuple[StreamCycles, ...]
+    ports: tuple[PortTraffic, ...]
+
+    @classmethod
+    def of(cls, unit: str, report: dict[str, Any]) -> UnitCycles:
+        """Read what the emulated card reports of a launch."""
+        return cls(
+            unit,
+            int(report["cycles"]),
+            tuple(ProcessCycles(**p) for p in report["processes"]),
+            tuple(StreamCycles(**s) for s in report["streams"]),
+            tuple(PortTraffic(**p) for p in report["ports"]),
+        )
+
+    def share(self, cycles: int) -> float:
+        """Return cycles as a share of the launch."""
+        return cycles / self.cycles if self.cycles else 0.0
+
+    @property
+    def binding(self) -> ProcessCycles | None:
+        """The process that the others wait for; None where the launch is too short for one.
+
+        It is the one that is kept waiting least; of several, the first that data pass.
+        """
+        longest = max((p.own for p in self.processes), default=0)
+        if self.share(longest) < SHORT_LAUNCH_SHARE:
+            return None
+        slack = _SAME_SHARE * self.cycles
+        return next(p for p in self.processes if p.own >= longest - slack)
+
+    @property
+    def bound(self) -> str:
+        """What binds: `memory`, `reuse`, `work`, or `latency` in a short launch."""
+        process = self.binding
+        if process is None:
+            return "latency"
+        if process.reuse > _SAME_SHARE * self.cycles:
+            return "reuse"
+        return "memory" if process.memory > _SAME_SHARE * self.cycles else "work"
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """What the emulated card counted in a launch of all units.
+
+    Attributes
+    ----------
+    clock_hz : float
+        Kernel clock that the counts are for.
+    channel_bytes_per_s : float
+        What a bank was told to give.
+    iterations : int
+        Products in the launch.
+    rounds : tuple of tuple of UnitCycles
+        Units that ran side by side, round by round.
+    """
+
+    clock_hz: float
+    channel_bytes_per_s: float
+    iterations: int
+    rounds: tuple[tuple[UnitCycles, ...], ...]
+
+    def followed_by(self, later: Cycles) -> Cycles:
+        """Return the cycles of two rounds of one product."""
+        return replace(self, rounds=self.rounds + later.rounds)
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of one product: each round takes as long as its slowest unit."""
+        total = sum(max((u.cycles for u in units), default=0) for units in self.rounds)
+        return total / self.iterations
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of one product; starting the kernel comes on top."""
+        return self.cycles / self.clock_hz
+
+    @property
+    def units(self) -> list[UnitCycles]:
+        """All launches of units."""
+        return [unit for units in self.rounds for unit in units]
+
+    @cached_property
+    def slowest(self) -> UnitCycles | None:
+        """The launch of a unit that took longest; None where no unit had work."""
+        return max(self.units, key=lambda unit: unit.cycles, default=None)
+
+    @property
+    def hazards(self) -> int:
+        """Accumulators that were read too early, in all units."""
+        return sum(p.hazards for unit in self.units for p in unit.processes)
+
+    def banks(self) -> dict[int, tuple[int, int]]:
+        """Return bytes and accesses of each memory bank."""
+        traffic: dict[int, tuple[int, int]] = {}
+        for port in (port for unit in self.units for port in unit.ports):
+            known = traffic.get(port.bank, (0, 0))
+            traffic[port.bank] = (known[0] + port.bytes, known[1] + port.accesses)
+        return dict(sorted(traffic.items()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all counts; plain numbers, in cycles of the launch."""
+        return {
+            "clock_hz": self.clock_hz,
+            "channel_bytes_per_cycle": self.channel_bytes_per_s / self.clock_hz,
+            "iterations": self.iterations,
+            "bound": self.slowest.bound if self.slowest else None,
+            "binding": self.slowest.binding.name
+            if self.slowest and self.slowest.binding
+            else None,
+            "hazards": self.hazards,
+            "banks": [
+                {"bank": bank, "bytes": size, "accesses": accesses}
+                for bank, (size, accesses) in self.banks().items()
+            ],
+            "rounds": [[_unit_json(unit) for unit in units] for units in self.rounds],
+        }
+
+
+def _unit_json(unit: UnitCycles) -> dict[str, Any]:
+    """Return a unit; its total is called `total`, since `cycles` holds figures."""
+    content = asdict(unit)
+    content["total"] = content.pop("cycles")
+    for process, entry in zip(unit.processes, content["processes"], strict=True):
+        entry["busy"] = process.busy
+    return content
+
+
+def timing_text(xclbin: XclbinInfo, board: Board, clock_hz: float) -> str:
+    """Return what the emulated card is told of its memory (`host/emulated_card/timing.hpp`).
+
+    Parameters
+    ----------
+    xclbin : XclbinInfo
+        Says which banks the arguments of each unit are connected to.
+    board : Board
+        Says how fast a bank is and what the memory ports are built for.
+    clock_hz : float
+        Kernel clock.
+
+    Notes
+    -----
+    A bank that several interfaces share gives each the same part of its bandwidth, whether
+    the others use theirs or not: who asks first must not decide.
+    """
+    units = [(kernel, unit) for kernel in xclbin.kernels for unit in kernel.instances]
+    sharers: dict[str, set[tuple[str, str]]] = {}
+    for kernel, unit in units:
+        for argument in kernel.arguments:
+            for tag in unit.memories.get(argument.name, ()):
+                sharers.setdefault(tag, set()).add((unit.name, argument.port))
+    spec = load_kernel(str(xclbin.kernel_kind))
+    ports = {p.name: p for p in with_ports_for(spec, board, max(1, xclbin.compute_units)).ports}
+    rate = board.value("channel_bytes_per_s") / clock_hz
+    setup = board.value("burst_setup_s") * clock_hz
+    lines = [
+        f"memory {rate!r} {setup!r} {board.axi['latency']} {board.axi['max_burst_length']}"
+    ]
+    for kernel, unit in units:
+        for argument in kernel.arguments:
+            tags = unit.memories.get(argument.name, ())
+            if not argument.is_memory or not tags or argument.name not in ports:
+                continue
+            port = ports[argument.name]
+            outstanding = port.outstanding or board.axi[f"num_{port.direction}_outstanding"]
+            lines.append(
+                f"port {unit.name} {argument.name} {_bank_number(tags[0])} "
+                f"{len(sharers[tags[0]])} {outstanding}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _bank_number(tag: str) -> int:
+    """Return the number in a bank's tag.
+
+    >>> _bank_number("HBM[12]")
+    12
+    """
+    return int("".join(filter(str.isdigit, tag)) or 0)
+
+
+def read_reports(
+    entries: Iterable[dict[str, Any]], known: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the last report of each unit; one holds until another one comes."""
+    return {**known, **{e["unit"]: e["report"] for e in entries if "report" in e}}
+
+
+def cycles_of(
+    units: Sequence[str],
+    reports: dict[str, dict[str, Any]],
+    clock_hz: float,
+    channel_bytes_per_s: float,
+    iterations: int,
+) -> Cycles | None:
+    """Return what units counted in their last launch.
+
+    None where one has told nothing: a kernel library that another toolchain made.
+    """
+    if any(unit not in reports for unit in units):
+        return None
+    launched = tuple(UnitCycles.of(unit, reports[unit]) for unit in units)
+    return Cycles(clock_hz, channel_bytes_per_s, iterations, (launched,))
