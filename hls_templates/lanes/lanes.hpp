@@ -131,6 +131,7 @@ ReadPanels:
 #pragma HLS pipeline II = 1
       x_words.write(load(x, first_x_word + i));
     }
+    drain();
     const unsigned num_read = panel + 1 < num_panels ? num_panel_words + 1 : num_panel_words;
   ReadChunks:
     for (unsigned i = 0; i < num_read; ++i) {
@@ -142,6 +143,7 @@ ReadPanels:
         words.write(word);
       }
     }
+    drain();
     place += num_read;
   }
 ReadMerged:
@@ -182,6 +184,7 @@ UnpackPanels:
         part = 0;
       }
     }
+    drain();
   }
 }
 
@@ -201,6 +204,7 @@ GatherPanels:
   FillX:
     for (unsigned i = 0; i < kFillsPerWord * size.num_x_words; ++i) {
 #pragma HLS pipeline II = 1
+      tick();
       if (i % kFillsPerWord == 0) x_word = x_words.read();
     FillPairs:
       for (unsigned k = 0; k < kPairsAtOnce; ++k) {
@@ -216,6 +220,7 @@ GatherPanels:
         }
       }
     }
+    drain();
 
     word_t index_word;
   GatherX:
@@ -239,12 +244,14 @@ GatherPanels:
       operand.is_last = (half_of(index_word, access * kLanes) & kLastInChunk) != 0;
       operands.write(operand);
     }
+    drain();
   }
 }
 
 // Sixteen products a cycle.
 inline void multiply(hls::stream<word_t>& value_words, hls::stream<Operands>& operands,
                      hls::stream<Products>& products, unsigned num_accesses) {
+  result_latency(kAdderLatency);
 Multiply:
   for (unsigned i = 0; i < num_accesses; ++i) {
 #pragma HLS pipeline II = 1
@@ -267,6 +274,8 @@ inline void accumulate(hls::stream<Products>& products, hls::stream<floats_t>& p
                        unsigned num_accesses) {
   float partials[kDepth][kLanes];
 #pragma HLS array_partition variable = partials dim = 2 complete
+  SPMV_ACCUMULATOR(partials, kDepth, kReuseDistance);
+  result_latency(kAdderLatency);
   unsigned place = 0;
   bool is_first = true;
 Accumulate:
@@ -274,6 +283,8 @@ Accumulate:
 #pragma HLS pipeline II = 1
 #pragma HLS dependence variable = partials inter RAW distance = 8 true
     const Products product = products.read();
+    if (!is_first) SPMV_READS(partials, place);
+    SPMV_WRITES(partials, place);
     floats_t sums;
   AddProducts:
     for (unsigned lane = 0; lane < kLanes; ++lane) {
@@ -324,17 +335,20 @@ inline void add_y(hls::stream<floats_t>& piece_sums, hls::stream<word_t>& addres
 #pragma HLS array_partition variable = y_banks dim = 1 complete
 #pragma HLS bind_storage variable = y_banks type = ram_s2p impl = bram
   float merged[kMergeRoom];
+  SPMV_ACCUMULATOR(y_banks, kLanes * kYAddresses, kReuseDistance);
   SPMV_REQUIRE(num_merged <= kMergeRoom, "there are more words of long rows than room for them");
   SPMV_REQUIRE(num_y_words + num_merged <= kYAddresses, "y is longer than its room on chip");
 ClearY:
   for (unsigned address = 0; address < num_y_words + num_merged; ++address) {
 #pragma HLS pipeline II = 1
+    tick();
   ClearLanes:
     for (unsigned lane = 0; lane < kLanes; ++lane) {
 #pragma HLS unroll
       y_banks[lane][address] = 0.0f;
     }
   }
+  drain();
 
 AddPanels:
   for (unsigned panel = 0; panel < num_panels; ++panel) {
@@ -352,17 +366,21 @@ AddPanels:
         const unsigned address = half_of(address_word, i % 2 * kLanes + lane);
         if (address != kNoAddress) {
           SPMV_REQUIRE(address < num_y_words + num_merged, "a piece lies beyond the end of y");
+          SPMV_READS(y_banks, lane * kYAddresses + address);
+          SPMV_WRITES(y_banks, lane * kYAddresses + address);
           const float sum = y_banks[lane][address] + sums[lane];
 #pragma HLS bind_op variable = sum op = fadd impl = fulldsp latency = 6
           y_banks[lane][address] = sum;
         }
       }
     }
+    drain();
   }
 
 SumMerged:
   for (unsigned i = 0; i < num_merged; ++i) {
 #pragma HLS pipeline II = 1
+    tick();
     float terms[kLanes];
 #pragma HLS array_partition variable = terms complete
   ReadLanes:
@@ -372,12 +390,14 @@ SumMerged:
     }
     merged[i] = tree_sum<kLanes>(terms);
   }
+  drain();
 
   word_t merge_word;
 AddMerged:
   for (unsigned i = 0; i < num_merged; ++i) {
 #pragma HLS pipeline II = 1
 #pragma HLS dependence variable = y_banks inter RAW distance = 8 true
+    tick();
     if (i % kLanes == 0) merge_word = merge_words.read();
     const std::uint32_t row = merge_word[i % kLanes];
     const unsigned address = row / kLanes;
@@ -386,12 +406,15 @@ AddMerged:
     for (unsigned lane = 0; lane < kLanes; ++lane) {
 #pragma HLS unroll
       if (row != kNoRow && (row + address) % kLanes == lane) {
+        SPMV_READS(y_banks, lane * kYAddresses + address);
+        SPMV_WRITES(y_banks, lane * kYAddresses + address);
         const float sum = y_banks[lane][address] + merged[i];
 #pragma HLS bind_op variable = sum op = fadd impl = fulldsp latency = 6
         y_banks[lane][address] = sum;
       }
     }
   }
+  drain();
 
 SendY:
   for (unsigned address = 0; address < num_y_words; ++address) {
