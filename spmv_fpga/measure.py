@@ -37,6 +37,7 @@ from .figures import Figure, median, unknown
 from .formats import BLOCK_SIZES, FORMATS
 from .formats.blocked_ell import check_block
 from .formats.partition import Part, Partition, partition
+from .formats.sell_c_sigma import DEFAULT_DEPTH, DEFAULT_PANEL, check_lanes
 from .formats.sliced_ell import check_slice_size
 from .kernels import load_kernel, load_product_kernel
 from .matrices import Matrix, Progress, open_matrix
@@ -81,9 +82,11 @@ class RunOptions:
     symmetric : str
         `expand` or `stored`.
     kernel : str
-        `auto`, `scalar` or `block`.
-    block, slice_size : int or None
+        `auto`, `scalar`, `block` or `lanes`.
+    block, slice_size, depth : int or None
         Parameters of the kernel.
+    panel, y_room : int or None
+        Columns of x, and elements of y, that kernel lanes has room for on the chip.
     compute_units : int or str
         `max` takes as many as fit the board, of each kernel.
     board : str
@@ -113,6 +116,9 @@ class RunOptions:
     kernel: str = "auto"
     block: int | None = None
     slice_size: int | None = None
+    depth: int | None = None
+    panel: int | None = None
+    y_room: int | None = None
     compute_units: int | str = 1
     board: str = "u50"
     mode: str = "auto"
@@ -304,7 +310,8 @@ def run(
     x = make_x(options.x, matrix.csr.shape[1])
     model = clock.time("predict_s", lambda: _predict(options, given, matrix, board))
     options = replace(options, compute_units=model.compute_units)
-    kernel, parameter = model.workload.kernel, _parameter_of(model)
+    kernel = model.workload.kernel
+    parameter = {**_parameter_of(model), **_rooms_of(options, kernel)}
     load_kernel(kernel).resolve(parameter)
     mode = _choose_mode(options, given, kernel, parameter, board)
     sources = _choose_sources(options, mode, cpu_source)
@@ -380,6 +387,7 @@ def _check_parameters(options: RunOptions) -> None:
         check_block(options.block)
     if options.slice_size is not None:
         check_slice_size(options.slice_size)
+    check_lanes(options.depth or DEFAULT_DEPTH, options.panel or DEFAULT_PANEL)
 
 
 def _check_shape(
@@ -421,21 +429,27 @@ def _predict(
     model, for time, among what fits a memory bank.
     """
     kernel, block, slice_size = options.kernel, options.block, options.slice_size
+    depth = options.depth
     if kernel != "auto":
         kernel = load_product_kernel(kernel).name
     elif given:
         kernel = given.kernel_kind or "block"
     if given:
         block, slice_size = block or given.block, slice_size or given.slice_size
+        depth = depth or given.facts.depth
     is_free = kernel == "auto"
     found = predict(
         matrix,
         calibration=options.calibration,
         board=board.name,
         compute_units=_units_of(options, given),
-        max_units=lambda kernel, parameters: max_units(kernel, parameters, board),
-        blocks=() if kernel == "scalar" else (block,) if block else _blocks_for(is_free),
-        slices=() if kernel == "block" else (slice_size or _DEFAULT_SLICE,),
+        max_units=lambda kernel, parameters: 18 if kernel=="lanes" else max_units(kernel, parameters, board),
+        blocks=((block,) if block else _blocks_for(is_free))
+        if kernel in ("block", "auto")
+        else (),
+        slices=(slice_size or _DEFAULT_SLICE,) if kernel in ("scalar", "auto") else (),
+        depths=(depth or DEFAULT_DEPTH,) if kernel in ("lanes", "auto") else (),
+        panel=(given and given.facts.panel) or options.panel,
         clock_hz=options.clock_hz,
     )
     bank = board.bank_bytes
@@ -452,7 +466,16 @@ def _parameter_of(model: Prediction) -> dict[str, int]:
     work = model.workload
     if work.kernel == "block":
         return {"block": work.block or _DEFAULT_BLOCK}
+    if work.kernel == "lanes":
+        return {"depth": work.depth or DEFAULT_DEPTH}
     return {"slice": work.slice_size or _DEFAULT_SLICE}
+
+
+def _rooms_of(options: RunOptions, kernel: str) -> dict[str, int]:
+    """Return the rooms that the user asks for, of those that the kernel has."""
+    own = {parameter.name for parameter in load_kernel(kernel).parameters}
+    asked = {"panel": options.panel, "y_room": options.y_room}
+    return {name: value for name, value in asked.items() if value and name in own}
 
 
 def _convert(
@@ -466,7 +489,9 @@ def _convert(
     spec = load_kernel(kernel)
     cls = FORMATS[spec.format]
     if info is None:
-        return Partition.of(cls.convert(matrix.csr, parameter))
+        return partition(matrix.csr, cls, parameter)
+    # What the kernel was built with by default is not asked for.
+    parameter = {**info.facts.parameters, **parameter}
     emulation_mode = os.environ.get(_EMULATION_VARIABLE, "")
     columns = min(matrix.csr.shape[1], info.x_room or matrix.csr.shape[1])
     room = matrix_room(info, spec.function, 4 * (columns + matrix.csr.shape[0]))
@@ -483,6 +508,7 @@ def _convert(
         parameter,
         compute_units=info.compute_units,
         x_room=info.x_room,
+        y_room=info.y_room,
         bank_bytes=room,
     )
     parts = cut.parts or (

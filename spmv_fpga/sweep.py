@@ -33,7 +33,7 @@ class SweepLine:
     matrix : Path
     kernel : str
     parameters : dict
-        Its block or slice.
+        Its block, slice or depth.
     outcome : str
         `verified`, `wrong`, or `refused`: the matrix cannot be used, or does not fit.
     detail : str
@@ -59,6 +59,7 @@ class SweepLine:
             "kernel": None if self.is_unusable else self.kernel,
             "block": None if self.is_unusable else self.parameters.get("block"),
             "slice": None if self.is_unusable else self.parameters.get("slice"),
+            "depth": None if self.is_unusable else self.parameters.get("depth"),
             "outcome": self.outcome,
             "worst_error_over_bound": self.worst,
             "reason": None if self.outcome == "verified" else self.detail,
@@ -128,7 +129,7 @@ def sweep(
     ----------
     files : iterable of Path
     variants : iterable of (str, dict)
-        Kernel and its block or slice. One card is opened for each, and serves all files.
+        Kernel and its block, slice or depth. One card is opened for each, and serves all files.
     mode : str
         `sw_emu`, or `reference` for NumPy alone.
     x : str
@@ -150,11 +151,8 @@ def sweep(
         with contextlib.ExitStack() as stack:
             card = None
             if mode != "reference":
-                chosen = {"block": 16, "slice": 16, **parameters}
-                opened = open_device(
-                    mode=mode, kernel=kernel, block=chosen["block"], slice_size=chosen["slice"]
-                )
-                card = stack.enter_context(opened)
+                words = {_KEYWORDS.get(name, name): value for name, value in parameters.items()}
+                card = stack.enter_context(open_device(mode=mode, kernel=kernel, **words))
             for file in matrices:
                 if file in unusable:
                     continue
@@ -162,6 +160,10 @@ def sweep(
                 if line.is_unusable:
                     unusable.add(file)
                 yield line
+
+
+_KEYWORDS = {"slice": "slice_size"}
+"""Parameters that `open_device` has under another name."""
 
 
 def _check_columns(cols: int, card: Card) -> None:

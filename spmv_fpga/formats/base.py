@@ -68,6 +68,11 @@ class SparseFormat(ABC):
     def num_y(self) -> int:
         """Elements of y that the kernel writes; the first `shape[0]` are the product."""
 
+    @property
+    def y_on_chip(self) -> int:
+        """Elements of y that the kernel must have room for on the chip; 0 for none."""
+        return 0
+
     @abstractmethod
     def to_csr(self) -> csr_array:
         """Give the matrix back exactly, explicit zeros included."""

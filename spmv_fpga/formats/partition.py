@@ -99,7 +99,11 @@ class Partition:
 
     @classmethod
     def of(
-        cls, fmt: SparseFormat, compute_units: int = 1, bank_bytes: int | None = None
+        cls,
+        fmt: SparseFormat,
+        compute_units: int = 1,
+        bank_bytes: int | None = None,
+        y_room: int | None = None,
     ) -> Partition:
         """Cut a format; the arrays of a `StripFormat` are shared.
 
@@ -109,6 +113,8 @@ class Partition:
         compute_units : int
         bank_bytes : int, optional
             Room for a part's stream; rows are cut further where one needs more.
+        y_room : int, optional
+            Elements of y that fit on the chip, for a kernel that keeps y there.
 
         Raises
         ------
@@ -117,7 +123,7 @@ class Partition:
         """
         if isinstance(fmt, StripFormat):
             parts = _cut_rows(fmt, compute_units, bank_bytes, (0, fmt.shape[1]), 0)
-        elif compute_units == 1 and (bank_bytes is None or fmt.bytes <= bank_bytes):
+        elif compute_units == 1 and _fits(fmt, bank_bytes, y_room):
             m, n = fmt.shape
             parts = [Part(fmt, 0, m, 0, n, unit=0, round=0)] if m else []
         else:
@@ -127,6 +133,7 @@ class Partition:
                 fmt.parameters,
                 compute_units=compute_units,
                 bank_bytes=bank_bytes,
+                y_room=y_room,
             )
         return cls(
             tuple(parts),
@@ -193,6 +200,12 @@ class Partition:
             with np.errstate(invalid="ignore", over="ignore"):
                 y[part.row_start : part.row_end] += product
         return y
+
+
+def _fits(fmt: SparseFormat, bank_bytes: int | None, y_room: int | None) -> bool:
+    return (bank_bytes is None or fmt.bytes <= bank_bytes) and (
+        y_room is None or fmt.y_on_chip <= y_room
+    )
 
 
 def partition(

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from .base import WORD_BYTES, WORD_LANES, canonical_csr, density, words_for
 from .blocked_ell import BLOCK_SIZES, DESCRIPTORS_PER_WORD, check_block
-from .sell_c_sigma import lay_out_for
+from .sell_c_sigma import DEFAULT_PANEL, lay_out_for
 from .sliced_ell import SLICE_SIZES, check_slice_size, slice_widths
 from .tiles import count_blocks
 
@@ -37,6 +37,10 @@ class FormatStats:
         Words of 64 bytes in the matrix stream.
     matrix_bytes : int
         Bytes of values, indices and what else says where a value belongs.
+    panel : int or None
+        Columns of a panel, of SELL-C-sigma.
+    num_chunks, num_panels : int
+        Chunks, and panels with entries, of SELL-C-sigma.
     """
 
     kernel: str
@@ -48,6 +52,14 @@ class FormatStats:
     num_words: int
     matrix_bytes: int
     depth: int | None = None
+    panel: int | None = None
+    num_chunks: int = 0
+    num_panels: int = 0
+
+    @property
+    def parameter(self) -> int | None:
+        """P, L or depth, whichever the format has."""
+        return self.block or self.slice_size or self.depth
 
     @property
     def density(self) -> float:
@@ -71,6 +83,7 @@ def format_stats(
     blocks: Sequence[int] = BLOCK_SIZES,
     slices: Sequence[int] = SLICE_SIZES,
     depths: Sequence[int] = (),
+    panel: int = DEFAULT_PANEL,
 ) -> tuple[FormatStats, ...]:
     """Count what each format would store.
 
@@ -83,6 +96,8 @@ def format_stats(
         Heights L for sliced ELL.
     depths : sequence of int
         Depths for SELL-C-sigma, whose count takes longer than the others'.
+    panel : int
+        Columns of its panels.
 
     Returns
     -------
@@ -103,7 +118,7 @@ def format_stats(
     return (
         *(_sliced(csr, L) for L in slices),
         *(_blocked(csr, P) for P in blocks),
-        *(_sorted(csr, depth) for depth in depths),
+        *(_sorted(csr, depth, panel) for depth in depths),
     )
 
 
@@ -141,8 +156,8 @@ def _blocked(csr: csr_array, block: int) -> FormatStats:
     )
 
 
-def _sorted(csr: csr_array, depth: int) -> FormatStats:
-    layout = lay_out_for(csr, {"depth": depth})
+def _sorted(csr: csr_array, depth: int, panel: int) -> FormatStats:
+    layout = lay_out_for(csr, {"depth": depth, "panel": panel})
     return FormatStats(
         kernel="lanes",
         block=None,
@@ -153,6 +168,9 @@ def _sorted(csr: csr_array, depth: int) -> FormatStats:
         num_words=layout.num_words,
         matrix_bytes=layout.matrix_bytes,
         depth=depth,
+        panel=panel,
+        num_chunks=len(layout.widths),
+        num_panels=int(np.count_nonzero(layout.chunks_per_panel)),
     )
 
 

@@ -91,7 +91,8 @@ def _choices(found: PredictionSet, *, has_units: bool) -> list[str]:
 
 def _kernel_name(candidate: Prediction) -> str:
     work = candidate.workload
-    parameter = f"P {work.block}" if work.kernel == "block" else f"L {work.slice_size}"
+    letter = {"block": "P", "lanes": "depth"}.get(work.kernel, "L")
+    parameter = f"{letter} {work.parameter}"
     return f"{work.kernel}, {parameter}"
 
 

@@ -186,6 +186,8 @@ _TERMS = {
     "slots": "multiplying the stored slots",
     "entries": "multiplying the entries",
     "reduce": "adding up the products of rows",
+    "panels": "changing from one panel of columns to the next",
+    "lanes": "multiplying the stored slots, sixteen a cycle",
     "rows": "the work for each row",
     "y": "writing y",
 }
@@ -222,7 +224,8 @@ def stats_tables(matrix: Matrix, stats: Iterable[FormatStats]) -> list[Table | T
 
 
 def _stats_table(stats: Iterable[FormatStats]) -> Table:
-    headings = ["kernel", "slice", "block", "slots", "padding", "blocks", "density", "bytes"]
+    headings = ["kernel", "slice", "block", "depth", "slots", "padding", "blocks", "density"]
+    headings += ["bytes"]
     return plain_table(
         headings,
         [
@@ -230,6 +233,7 @@ def _stats_table(stats: Iterable[FormatStats]) -> Table:
                 s.kernel,
                 s.slice_size,
                 s.block,
+                s.depth,
                 s.num_stored,
                 s.padding,
                 s.blocks,
@@ -257,7 +261,8 @@ def suite_tables(suite: Iterable[SuiteEntry], cached: set[str]) -> list[Table | 
 
 def xclbin_tables(info: XclbinInfo) -> list[Table | Text]:
     """Return what is in an xclbin."""
-    parameters = {"block": info.block, "slice": info.slice_size, "room for x": info.x_room}
+    parameters = {**info.facts.parameters, "room for x": info.x_room}
+    parameters["room for y"] = info.y_room
     facts = {
         "file": info.path,
         "target": info.target,

@@ -37,11 +37,10 @@ else:
 SHIPPED = ("paper", "u50")
 _FOLDER = Path(__file__).resolve().parent / "calibrations"
 
-"""Units up to which a design closes at the board's clock; with more, at its clock for many."""
-
 COUNTS = frozenset(
     ("launches", "rows", "nnz", "accesses", "beats", "x_words", "y_words", "fill_cycles",
-     "unpack_cycles", "slot_cycles", "reduce_cycles")
+     "unpack_cycles", "slot_cycles", "reduce_cycles", "x_fill_cycles", "panel_cycles",
+     "lane_cycles")
 )  # fmt: skip
 """What a term may count; each is a property of `model.Workload`."""
 

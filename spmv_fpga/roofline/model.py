@@ -23,6 +23,12 @@ FILL_CYCLES = 200
 """Cycles until the first result leaves the pipeline: twice the port's latency of 64 cycles
 (boards/u50.toml; x, then the matrix) and 11 floating operations of 6, rounded up."""
 
+X_FILLS_PER_WORD = 2
+"""Cycles that a word of x takes to fill the copies: `kFillsPerWord` of lanes/lanes.hpp."""
+PANEL_CYCLES = 250
+"""Cycles from the last word of a panel to the first product of the next, x apart: two latencies
+of the memory port and the pipelines of five processes, counted by the emulated card."""
+
 _VALUE_BYTES = 4
 _INDEX_BYTES = 4
 
@@ -34,8 +40,8 @@ class Workload:
     Attributes
     ----------
     kernel : str
-        `scalar` or `block`.
-    block, slice_size : int or None
+        `scalar`, `block` or `lanes`.
+    block, slice_size, depth : int or None
     rows, cols : int
         Shape of the matrix; of a share of it where several units divide the rows.
     nnz, num_stored : int
@@ -50,6 +56,8 @@ class Workload:
         Values and indices, and all that is read of the matrix.
     count_error : float
         Relative half width of the 95 % interval of the counts; 0 where they are exact.
+    num_chunks, num_panels : int
+        Of SELL-C-sigma: chunks, and panels with entries, whose x is loaded one by one.
     """
 
     kernel: str
@@ -66,10 +74,15 @@ class Workload:
     matrix_bytes: int
     bytes: int
     count_error: float = 0.0
+    depth: int | None = None
+    num_chunks: int = 0
+    num_panels: int = 0
 
     @property
     def parameter(self) -> int | None:
-        """P or L; None where it is not known."""
+        """P, L or depth; None where it is not known."""
+        if self.kernel == "lanes":
+            return self.depth
         return self.block if self.kernel == "block" else self.slice_size
 
     @property
@@ -120,6 +133,21 @@ class Workload:
         return FILL_CYCLES
 
     @property
+    def x_fill_cycles(self) -> int:
+        """Cycles in which kernel lanes fills its copies of x: half a word each."""
+        return X_FILLS_PER_WORD * self.x_words
+
+    @property
+    def panel_cycles(self) -> int:
+        """Cycles between panels of kernel lanes, while pipelines run empty and fill again."""
+        return PANEL_CYCLES * self.num_panels
+
+    @property
+    def lane_cycles(self) -> int:
+        """Cycles of a datapath that takes sixteen slots each."""
+        return -(-self.num_stored // WORD_LANES)
+
+    @property
     def slot_cycles(self) -> int:
         """Cycles of a datapath that takes one slot each."""
         return -(-self.num_stored // WORD_LANES) * WORD_LANES
@@ -161,19 +189,26 @@ class Workload:
         if compute_units < 1:
             raise SpmvFpgaError(f"compute_units is {compute_units}; it must be 1 or more.")
 
+        # In every panel each unit has a last chunk, which is half empty on average.
+        more = (compute_units - 1) * self.num_panels / 2 / max(self.num_chunks, 1)
+
         def part(count: int) -> int:
             return -(-count // compute_units)
+
+        def stored(count: int) -> int:
+            return part(round(count * (1 + more)))
 
         return replace(
             self,
             rows=part(self.rows),
             nnz=part(self.nnz),
-            num_stored=part(self.num_stored),
+            num_stored=stored(self.num_stored),
             blocks=None if self.blocks is None else part(self.blocks),
             num_empty=part(self.num_empty),
-            accesses=part(self.accesses),
-            matrix_bytes=part(self.matrix_bytes),
-            bytes=part(self.bytes),
+            accesses=stored(self.accesses),
+            matrix_bytes=stored(self.matrix_bytes),
+            bytes=stored(self.bytes),
+            num_chunks=part(self.num_chunks),
         )
 
     def scaled(self, factor: float) -> Workload:
@@ -221,7 +256,7 @@ def workload(
     >>> w.accesses, w.access_bytes, round(w.cia, 3)
     (33, 64, 1.939)
     """
-    known = calibration.kernel(stats.kernel, stats.block or stats.slice_size)
+    known = calibration.kernel(stats.kernel, stats.parameter)
     counted_in_words = known.access == "words"
     rows, cols = shape
     return Workload(
@@ -239,6 +274,9 @@ def workload(
         matrix_bytes=stats.matrix_bytes,
         bytes=stats.bytes if counted_in_words else _array_bytes(stats, rows),
         count_error=count_error,
+        depth=stats.depth,
+        num_chunks=stats.num_chunks,
+        num_panels=stats.num_panels,
     )
 
 
@@ -519,6 +557,13 @@ def energy_lines(
     )
 
 
+def busy_lanes_power_w(calibration: Calibration, depth: int, compute_units: int) -> float:
+    """Return the modelled power of kernel lanes with its ports busy all the time, in watts."""
+    found = roofs(calibration, "lanes", depth, compute_units)
+    power = calibration.kernel("lanes", depth).power
+    return _power_w(power, found.accesses_per_s * found.access_bytes, compute_units)
+
+
 def _slot_bytes(known: KernelCalibration) -> int:
     """Bytes that one slot of sliced ELL brings through the port whose bytes are counted."""
     return _VALUE_BYTES + (_INDEX_BYTES if known.access == "words" else 0)
@@ -726,7 +771,7 @@ def _warnings(
     """Say where the workload lies outside what the calibration covers."""
     label = work.kernel if work.parameter is None else f"{work.kernel} {work.parameter}"
     found = []
-    fitted = known.blocks if work.kernel == "block" else known.slices
+    fitted = {"block": known.blocks, "scalar": known.slices}.get(work.kernel, ())
     if fitted and work.parameter not in fitted:
         sizes = ", ".join(map(str, fitted))
         found.append(f"{label}: calibration {calibration.name} was fitted on {sizes} only.")

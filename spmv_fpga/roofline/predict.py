@@ -26,11 +26,19 @@ from ..errors import SpmvFpgaError
 from ..formats import BLOCK_SIZES, FormatStats, count_blocks, format_stats
 from ..formats.base import WORD_LANES, canonical_csr, words_for
 from ..formats.blocked_ell import DESCRIPTORS_PER_WORD, check_block
+from ..formats.sell_c_sigma import DEFAULT_PANEL
 from ..formats.sliced_ell import slice_widths
 from ..matrices import Matrix, Symmetric, open_matrix
 from ..units import bytes_text, count, percent, ranges
 from .calibration import Calibration, load_calibration
-from .model import Prediction, Workload, energy_lines, predict_one, workload
+from .model import (
+    Prediction,
+    Workload,
+    busy_lanes_power_w,
+    energy_lines,
+    predict_one,
+    workload,
+)
 
 STRIP_ROWS = 32
 """Rows that are sampled together: whole block rows at every P."""
@@ -43,6 +51,7 @@ _SEED = 1
 _CONFIDENCE = 0.95
 DEFAULT_BLOCKS = BLOCK_SIZES
 DEFAULT_SLICES = (16,)
+DEFAULT_DEPTHS = (8,)
 
 ALL, MOST = "all", "max"
 """Every number of units up to the most that fit, and that most alone."""
@@ -129,7 +138,9 @@ def in_rounds(work: Workload, rounds: int = 1, num_empty: int | None = None) -> 
     counts = {f.name: getattr(work, f.name) for f in fields(Workload)}
     if num_empty is not None:
         counts["num_empty"] = num_empty
-    return PanelledWorkload(**counts, rounds=rounds, strip_rows=work.parameter or 1)
+    # Entries of kernel lanes are cut within rows too.
+    strip_rows = 1 if work.kernel == "lanes" else work.parameter or 1
+    return PanelledWorkload(**counts, rounds=rounds, strip_rows=strip_rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,6 +231,8 @@ def predict(
     board: str = "u50",
     blocks: Sequence[int] = DEFAULT_BLOCKS,
     slices: Sequence[int] = DEFAULT_SLICES,
+    depths: Sequence[int] | None = None,
+    panel: int | None = None,
     compute_units: Units = 1,
     max_units: MaxUnits = DEFAULT_MAX_UNITS,
     x_room: Callable[[int], int] = default_x_room,
@@ -239,6 +252,10 @@ def predict(
     board : str
     blocks, slices : sequence of int
         P and L that are asked for.
+    depths : sequence of int, optional
+        Depths of kernel lanes; 8 where none are given and the calibration knows the kernel.
+    panel : int, optional
+        Columns of its panels, where not the kernel's own.
     compute_units : int, sequence of int, "all" or "max"
         Numbers of units to predict for.
     max_units : int or callable
@@ -271,10 +288,16 @@ def predict(
     if clock_hz is not None:
         known = known.with_clock(clock_hz)
     csr = _canonical(opened.csr)
+    if depths is None:
+        depths = DEFAULT_DEPTHS if "lanes" in known.kernels else ()
     stats, errors, sampled = _counted(csr, blocks, slices, sample_rows, seed)
+    stats += format_stats(
+        csr, blocks=(), slices=(), depths=depths, panel=panel or DEFAULT_PANEL
+    )
+    errors += [0.0] * len(depths)
     if not stats:
         raise SpmvFpgaError("there is nothing to predict; give a block or a slice.")
-    limits = [_limit(s.kernel, s.block or s.slice_size, max_units) for s in stats]
+    limits = [_limit(s.kernel, s.parameter, max_units) for s in stats]
     card = load_board(board)
     numbers = [_numbers(compute_units, s, max_units, known, card) for s in stats]
     panels = _Panels(csr, x_room)
@@ -422,7 +445,7 @@ def units_to_draw(
 def _limit(kernel: str, parameter: int | None, max_units: MaxUnits) -> int:
     if not callable(max_units):
         return max_units
-    name = "block" if kernel == "block" else "slice"
+    name = {"block": "block", "lanes": "depth"}.get(kernel, "slice")
     return max_units(kernel, {name: parameter or WORD_LANES})
 
 
@@ -433,7 +456,7 @@ def _numbers(
     calibration: Calibration,
     board: Board,
 ) -> list[int]:
-    kernel, parameter = stats.kernel, stats.block or stats.slice_size
+    kernel, parameter = stats.kernel, stats.parameter
     if asked == ALL:
         return list(range(1, max(_limit(kernel, parameter, max_units), 1) + 1))
     if asked == MOST:
@@ -460,6 +483,8 @@ def busy_power_w(
     22.1
     """
     size = parameter or WORD_LANES
+    if kernel == "lanes":
+        return busy_lanes_power_w(calibration, size, compute_units)
     if kernel == "block":
         return energy_lines(calibration, block=size, compute_units=compute_units).block_power_w
     lines = energy_lines(calibration, slice_size=size, compute_units=compute_units)
@@ -545,6 +570,8 @@ class _Panels:
         self, stats: FormatStats, compute_units: int
     ) -> tuple[FormatStats, int, int | None]:
         """Return what all panels store, their number, and their block rows without tiles."""
+        if stats.kernel == "lanes":  # its panels are within a launch
+            return stats, 1, None
         room = self.x_room(compute_units)
         num_panels = max(-(-self.csr.shape[1] // room), 1)
         if num_panels == 1:
@@ -658,6 +685,7 @@ def _candidate_document(candidate: Prediction) -> dict[str, Any]:
         "kernel": work.kernel,
         "block": work.block,
         "slice": work.slice_size,
+        "depth": work.depth,
         "compute_units": candidate.compute_units,
         "launches": work.launches,
         "num_stored": work.num_stored,

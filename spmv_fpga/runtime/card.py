@@ -360,7 +360,8 @@ class Card:
         if self._last_cut is None or self._last_cut[0] is not fmt:
             vector_bytes = 4 * sum(fmt.shape)
             room = matrix_room(self.xclbin, self._kernel.function, vector_bytes)
-            self._last_cut = (fmt, Partition.of(fmt, self.compute_units, room))
+            cut = Partition.of(fmt, self.compute_units, room, self.xclbin.y_room)
+            self._last_cut = (fmt, cut)
         return self._last_cut[1]
 
     def _check_fit(self, matrix: Partition) -> None:
@@ -605,6 +606,7 @@ def open_device(
     kernel: str = "block",
     block: int = 16,
     slice_size: int = 16,
+    depth: int = 8,
     board: str = "u50",
     compute_units: int = 1,
     xclbin: str | Path | None = None,
@@ -619,9 +621,10 @@ def open_device(
         `sw_emu`, `hw_emu`, `hw`, or `auto`: what the xclbin was built for, `sw_emu` where
         none is given.
     kernel : str
-        `scalar` or `block`.
-    block, slice_size : int
-        What the kernel is built for.
+        `scalar`, `block` or `lanes`.
+    block, slice_size, depth : int
+        What the kernel is built for: P of block, L of scalar, accesses after which a row
+        returns of lanes.
     board : str
         Name of a board file.
     compute_units : int
@@ -649,7 +652,7 @@ def open_device(
     if xclbin is None:
         if mode not in ("auto", "sw_emu"):
             raise DeviceError(f"mode {mode} needs an xclbin; build one with `make xclbin`.")
-        chosen = {"block": block, "slice": slice_size}
+        chosen = {"block": block, "slice": slice_size, "depth": depth}
         own = {parameter.name for parameter in load_kernel(kernel).parameters}
         parameters = {name: value for name, value in chosen.items() if name in own}
         project = render_project(

@@ -202,7 +202,7 @@ def _missing_kernel(name: str, xclbin: XclbinInfo) -> str:
 
 
 def _parameter_reasons(fmt: SparseFormat, xclbin: XclbinInfo) -> Iterator[str]:
-    built_for = {"block": xclbin.block, "slice": xclbin.slice_size}
+    built_for = xclbin.facts.parameters
     for parameter, wanted in fmt.parameters.items():
         built = built_for.get(parameter)
         if built is None:
@@ -257,6 +257,12 @@ def _room_reasons(fmt: SparseFormat, xclbin: XclbinInfo) -> Iterator[str]:
         yield (
             f"x has {num_x} entries, but the kernel has on-chip room for {xclbin.x_room}; "
             "multiply fewer columns at a time"
+        )
+    num_y = fmt.y_on_chip
+    if num_y and xclbin.y_room is not None and num_y > xclbin.y_room:
+        yield (
+            f"y takes {num_y} entries, but the kernel has on-chip room for {xclbin.y_room}; "
+            "multiply fewer rows at a time"
         )
 
 

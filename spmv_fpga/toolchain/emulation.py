@@ -154,4 +154,7 @@ def facts_of(project: Project) -> xclbin.Facts:
         format_version=FORMAT_VERSION,
         version=__version__,
         source_hash=project.source_hash,
+        depth=project.parameters.get("depth"),
+        panel=project.parameters.get("panel"),
+        y_room=project.parameters.get("y_room"),
     )

@@ -148,7 +148,7 @@ class Facts:
     Parameters
     ----------
     kernel : str
-        Kind of kernel, "block" or "scalar".
+        Kind of kernel, "block", "scalar" or "lanes".
     block, slice : int
         Edge P of a block, height L of a slice, as compiled in.
     x_room : int
@@ -159,6 +159,10 @@ class Facts:
         Version of the project that rendered the kernel.
     source_hash : str
         Hash of the rendered sources.
+    depth, panel : int
+        Of kernel lanes: accesses after which a row returns, columns on the chip at a time.
+    y_room : int
+        How many entries of y fit on the chip, where it stays there.
     """
 
     kernel: str | None = None
@@ -168,6 +172,15 @@ class Facts:
     format_version: int | None = None
     version: str | None = None
     source_hash: str | None = None
+    depth: int | None = None
+    panel: int | None = None
+    y_room: int | None = None
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """What the data must have been converted with, by name; what is known of it."""
+        known = {name: getattr(self, name) for name in ("block", "slice", "depth", "panel")}
+        return {name: value for name, value in known.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -205,8 +218,13 @@ class XclbinInfo:
         return self.facts.x_room
 
     @property
+    def y_room(self) -> int | None:
+        """Entries of y that fit on the chip, where it stays there."""
+        return self.facts.y_room
+
+    @property
     def kernel_kind(self) -> str | None:
-        """Kind of kernel, "block" or "scalar"."""
+        """Kind of kernel, "block", "scalar" or "lanes"."""
         return self.facts.kernel
 
     @property
@@ -1063,6 +1081,9 @@ def to_json(info: XclbinInfo) -> dict[str, Any]:
         "built_by": info.built_by,
         "kernel": info.kernel_kind,
         "x_room": info.x_room,
+        "depth": info.facts.depth,
+        "panel": info.facts.panel,
+        "y_room": info.y_room,
         "format_version": info.format_version,
         "spmv_fpga": info.facts.version,
         "source_hash": info.source_hash,
