@@ -20,7 +20,7 @@ else:
     import tomli as tomllib
 
 MANY_UNITS = 4
-"""With more units than that a board's `many_unit_clock_hz` is to be expected."""
+"""Units up to which a design closes at a board's clock; with more, at its clock for many."""
 RESOURCES = ("lut", "ff", "bram", "uram", "dsp")
 """What a design takes of the chip: LUTs, flip-flops, RAM blocks of 36 Kib, of 288 Kib, DSPs."""
 

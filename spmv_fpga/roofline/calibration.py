@@ -37,8 +37,6 @@ else:
 SHIPPED = ("paper", "u50")
 _FOLDER = Path(__file__).resolve().parent / "calibrations"
 
-"""Units up to which a design closes at the board's clock; with more, at its clock for many."""
-
 COUNTS = frozenset(
     ("launches", "rows", "nnz", "accesses", "beats", "x_words", "y_words", "fill_cycles",
      "unpack_cycles", "slot_cycles", "reduce_cycles")
