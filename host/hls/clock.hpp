@@ -50,15 +50,19 @@ struct ProcessClock {
 
   void begin(cycle_t cycle) { began = now = cycle; }
 
-  // Cycles in which the pipeline moved: the distance between iterations.
+  // Cycles in which the pipeline moved: what iterations are apart, and transfers of a port. While
+  // it waits, all that is in it stands still.
   cycle_t steps() const { return now - waited; }
 
   void tick(cycle_t cycles) { now += cycles; }
 
-  // Work that takes at least until `cycle`.
-  void pace(cycle_t cycle) {
-    if (cycle > now) now = cycle;  // a branch: no chain of stores and loads from one to the next
+  // Work until at least `step`; a branch, so that no chain of stores and loads builds up.
+  void pace(cycle_t step) {
+    if (step > steps()) now += step - steps();
   }
+
+  // Work that ends at `cycle`.
+  void work_until(cycle_t cycle) { now = std::max(now, cycle); }
 
   void wait(cycle_t cycle, cycle_t& cause) {
     if (cycle <= now) return;
@@ -97,10 +101,10 @@ class StreamClock {
   cycle_t read(ProcessClock& process, SlotClock& slot) {
     process.pace(next_read_);
     process.wait(slot.ready, waited_for_data);
-    const cycle_t cycle = process.now;
-    slot.taken = cycle;
-    next_read_ = slot.ready = cycle + 1;
-    return cycle;
+    next_read_ = process.steps() + 1;
+    slot.taken = process.now;
+    slot.ready = process.now + 1;
+    return process.now;
   }
 
   // One token leaves a cycle: no more were there when this one was written than have left since.
@@ -114,21 +118,18 @@ class StreamClock {
   }
 
   void write(ProcessClock& process, SlotClock& slot) {
+    process.pace(next_write_);
+    next_write_ = process.steps() + 1;
     cycle_t leaves = process.now + process.latency;
-    if (next_write_ > leaves) {
-      process.now += next_write_ - leaves;
-      leaves = next_write_;
-    }
     if (slot.ready > leaves) {
       process.wait(process.now + slot.ready - leaves, waited_for_room);
       leaves = slot.ready;
     }
-    next_write_ = leaves + 1;
     slot.ready = leaves + kStreamLatency;
   }
 
  private:
-  cycle_t next_read_ = 0;
+  cycle_t next_read_ = 0;  // steps of the reader, and of the writer
   cycle_t next_write_ = 0;
 };
 
@@ -181,7 +182,7 @@ class MemoryPort {
                            fine(static_cast<double>(word_bytes) / bytes_per_cycle_));
     }
     process.latency = std::max(process.latency, latency_);
-    process.pace(next_cycle_);
+    process.pace(next_step_);
     cycle_t ready = last_ + interval_;
     const bool follows = num_words_ > 0 && index == next_index_;
     if (!follows || words_left_ == 0) ready = begin_burst(process, follows, ready);
@@ -193,7 +194,7 @@ class MemoryPort {
       waited_ += process.now - before;
     }
     last_ = ready;
-    next_cycle_ = process.now + 1;
+    next_step_ = process.steps() + 1;
     taken_[burst_] = process.now + latency_ + (is_write ? latency_ : 0);
     if (is_write) process.ends = std::max(process.ends, taken_[burst_]);
     next_index_ = index + 1;
@@ -225,7 +226,7 @@ class MemoryPort {
   std::size_t burst_ = 0;
   unsigned words_left_ = 0;
   std::uint64_t next_index_ = 0;
-  cycle_t next_cycle_ = 0;
+  cycle_t next_step_ = 0;
   std::uint64_t num_words_ = 0;
   std::uint64_t num_bytes_ = 0;
   std::uint64_t num_bursts_ = 0;

@@ -249,7 +249,7 @@ class Dataflow {
     cycle_t end = outer_now();
     for (const auto& fiber : fibers_) end = std::max(end, fiber->clock.ends);
     if (ProcessClock* outer = outer_clock()) {
-      outer->pace(end);
+      outer->work_until(end);
     } else if (Timekeeper* keeper = current_timekeeper()) {
       keeper->now = end;
     }

@@ -109,6 +109,24 @@ void join(ints& one, ints& other, int count) {
   }
 }
 
+// Reads, and now and then writes into a stream that is full: the iterations behind stand still too.
+void write_every_eighth(ints& from, ints& to, int count) {
+  SPMV_ACCUMULATOR(sums, 8, 8);
+  for (int i = 0; i < count; ++i) {
+    SPMV_READS(sums, i % 8);
+    SPMV_WRITES(sums, i % 8);
+    const int token = from.read();
+    if (i % 8 == 7) to.write(token);
+  }
+}
+
+void consume_very_slowly(ints& from, int count) {
+  for (int i = 0; i < count; ++i) {
+    spmv::tick(20);
+    from.read();
+  }
+}
+
 template <typename Consumer>
 void pair(int depth, int count, Consumer consumer) {
   SPMV_DATAFLOW(region)
@@ -171,6 +189,15 @@ const std::map<std::string, void (*)()> cases = {
     {"diamond, deep", [] { diamond(64); }},
     {"diamond, shallow", [] { diamond(10); }},
     {"deadlock", [] { diamond(0 + 1); }},
+    {"stopped by a full stream", [] {
+      SPMV_DATAFLOW(region)
+      SPMV_STREAM(int, tokens, 2);
+      SPMV_STREAM(int, eighths, 2);
+      SPMV_PROCESS(produce, tokens, 800);
+      SPMV_PROCESS(write_every_eighth, tokens, eighths, 800);
+      SPMV_PROCESS(consume_very_slowly, eighths, 100);
+      SPMV_JOIN();
+    }},
     {"reads in order", ALONE(read_in_order(1000))},
     {"reads out of order", ALONE(read_every_other(1000))},
     {"writes", ALONE(write_in_order(1000))},
@@ -298,6 +325,18 @@ def test_an_accumulator_touched_too_early_is_a_hazard(time: Callable[..., UnitCy
     assert process.reuse == 24 * 4
     assert found.cycles == 100 + 24 * 4
     assert found.bound == "reuse"
+
+
+def test_iterations_behind_one_that_waits_keep_their_distance(
+    time: Callable[..., UnitCycles],
+) -> None:
+    found = time("stopped by a full stream")
+    _, middle, last = found.processes
+    assert found.cycles == pytest.approx(20 * 100, abs=1)
+    # The last three words find room at once.
+    assert middle.room == pytest.approx(12 * (100 - 3), abs=8)
+    assert (middle.hazards, last.data) == (0, 0)
+    assert middle.busy == pytest.approx(800, abs=8)
 
 
 def test_words_come_at_the_rate_of_the_channel(time: Callable[..., UnitCycles]) -> None:
