@@ -336,6 +336,7 @@ inline void add_y(hls::stream<floats_t>& piece_sums, hls::stream<word_t>& addres
 #pragma HLS bind_storage variable = y_banks type = ram_s2p impl = bram
   float merged[kMergeRoom];
   SPMV_ACCUMULATOR(y_banks, kLanes * kYAddresses, kReuseDistance);
+  result_latency(kReuseDistance);  // y is read, added to and written back
   SPMV_REQUIRE(num_merged <= kMergeRoom, "there are more words of long rows than room for them");
   SPMV_REQUIRE(num_y_words + num_merged <= kYAddresses, "y is longer than its room on chip");
 ClearY:
