@@ -100,7 +100,6 @@ def run_command(
 ) -> None:
     """Multiply a matrix on the card, or the emulated one; verify, time, compare."""
     from ..measure import RunOptions, run
-    from ..report.cycles import explanation
     from ..report.documents import run_document
     from ..report.tables import run_tables
     from ..vectors import save_y
@@ -111,7 +110,7 @@ def run_command(
     if y_out:
         save_y(y_out, result.y)
     document = run_document(result)
-    tables = run_tables(result) + (explanation(result) if explain else [])
+    tables = run_tables(result, explain=explain)
     deliver(terminal, document, tables, as_json=as_json, json_out=json_out)
     if result.error:
         raise result.error

@@ -294,7 +294,7 @@ def paper_command(
     as_json: bool,
     json_out: str | None,
 ) -> None:
-    """Set the paper's tables and figures beside the model's."""
+    """Set the paper's tables and figures beside the model's and the emulated card's."""
     from ..report.roofline import paper_tables, peer_tables
     from ..roofline.page import write_paper
     from ..roofline.paper import reproduce
@@ -341,7 +341,7 @@ def _emulated_times(
     type=click.Choice(["hw", "hw_emu", "sw_emu"]),
     default="sw_emu",
     show_default=True,
-    help="hw measures; sw_emu counts the emulated card's cycles.",
+    help="hw measures; sw_emu gives back what the board file says of a channel.",
 )
 @click.option("--xclbin", metavar="FILE", help="Built with `xclbin --kernel bandwidth`.")
 @click.option(
@@ -380,7 +380,7 @@ def _emulated_times(
 def bandwidth_command(
     terminal: Terminal, /, as_json: bool, json_out: str | None, **options: Any
 ) -> None:
-    """Measure what one memory channel of a card gives; the result calibrates the model."""
+    """Measure what one memory channel of a card gives; a result of hw calibrates the model."""
     from ..bandwidth import measure_bandwidth
     from ..report.roofline import bandwidth_table
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import textwrap
+from collections.abc import Callable
 
 from rich.table import Table
 from rich.text import Text
@@ -11,9 +12,10 @@ from .. import units
 from ..figures import Figure
 from ..measure import RunResult
 from ..roofline.model import Prediction
-from ..runtime.cycles import Cycles, ProcessCycles, StreamCycles, UnitCycles
+from ..runtime.cycles import Cycles, ProcessCycles, UnitCycles
 
-_BAR_CELLS = 32
+_BAR_CELLS = 20
+_LINE_WIDTH = 90
 _PARTS: tuple[tuple[str, str, Callable[[ProcessCycles], int]], ...] = (
     ("works", "█", lambda p: p.busy),
     ("memory", "m", lambda p: p.memory),
@@ -21,6 +23,10 @@ _PARTS: tuple[tuple[str, str, Callable[[ProcessCycles], int]], ...] = (
     ("refill", "~", lambda p: p.refill),
     ("data", "<", lambda p: p.data),
     ("room", ">", lambda p: p.room),
+)
+_LEGEND = (
+    "█ works, m waits for memory, a for the adder, ~ its pipeline refills, < waits for data,",
+    "> for room; blank: it has ended.",
 )
 _BLOCKING_SHARE = 0.5
 _LEAST_DEPTH = 2
@@ -32,23 +38,19 @@ def explanation(result: RunResult) -> list[Table | Text]:
     cycles = result.cycles
     if cycles is None or cycles.slowest is None:
         why = result.fpga["cycles"].reason or "no unit has work"
-        return [Text(""), Text(f"cycles: none to explain; {why}")]
+        return [Text(f"cycles: none to explain; {why}"), Text("")]
     unit = cycles.slowest
     return [
-        Text(""),
-        Text(_total(cycles, result), style="bold"),
+        *(Text(line, style="bold") for line in _total(cycles, result)),
         *map(Text, _units_line(cycles, unit)),
-        Text(_binding(cycles, unit), style="yellow"),
+        *(Text(line, style="yellow") for line in _binding(cycles, unit)),
         Text(""),
         _processes(unit),
-        Text(
-            "█ works   m waits for memory   a for the adder   ~ pipeline runs empty   "
-            "< waits for data in an empty stream   > for room in a full one",
-            style="dim",
-        ),
+        *(Text(line, style="dim") for line in _LEGEND),
         Text(""),
         *map(Text, _traffic(cycles, unit)),
         *map(Text, _stream_lines(unit)),
+        Text(""),
     ]
 
 
@@ -67,74 +69,87 @@ def kernel_time_s(model: Prediction) -> float | None:
     return model.time_s.value - model.terms.get("launch", 0.0)
 
 
-def _total(cycles: Cycles, result: RunResult) -> str:
-    text = (
+def _total(cycles: Cycles, result: RunResult) -> list[str]:
+    lines = [
         f"{round(cycles.cycles):,} cycles a product at {units.hertz(cycles.clock_hz)}: "
         f"{units.seconds(cycles.time_s)} emulated"
-    )
+    ]
     ratio = emulated_over_model(result.fpga["time_s"], result.model)
-    if ratio is None:
-        return text
-    modelled = units.seconds(kernel_time_s(result.model))
-    return f"{text}, {ratio:.3f} of the model's {modelled}; starting the kernel is in neither"
+    if ratio is not None:
+        modelled = units.seconds(kernel_time_s(result.model))
+        lines.append(
+            f"{ratio:.3f} of the model's {modelled}; starting the kernel is in neither"
+        )
+    return lines
 
 
 def _units_line(cycles: Cycles, slowest: UnitCycles) -> list[str]:
-    launches = cycles.units
-    if len(launches) == 1:
-        return []
-    counts = [unit.cycles for unit in launches]
-    rounds = f" in {len(cycles.rounds)} rounds" if len(cycles.rounds) > 1 else ""
-    return [
-        f"{len(launches)} launches of units{rounds}: {min(counts):,} to {max(counts):,} "
-        f"cycles; what follows is the slowest, {slowest.unit}"
-    ]
-
-
-def _binding(cycles: Cycles, unit: UnitCycles) -> str:
-    process = unit.binding
-    if process is None:
-        return (
-            "what binds: latency. No process works for half of the time: the launch is over "
-            "before the pipelines are worth filling. A larger matrix, or more products a "
-            "launch, would make more of it."
+    lines = []
+    if len(cycles.rounds) > 1:
+        verdicts = [f"{u.cycles:,} ({u.bound})" for u in cycles.slowest_of_rounds()]
+        lines.append(
+            f"{len(verdicts)} rounds follow one another, in cycles and what binds: "
+            + ", ".join(verdicts)
         )
-    share = units.percent(unit.share(process.busy), 0)
+    together = next(units for units in cycles.rounds if slowest in units)
+    counts = [unit.cycles for unit in together]
+    if len(counts) > 1:
+        lines.append(
+            f"{len(counts)} units side by side: {min(counts):,} to {max(counts):,} cycles"
+        )
+    if len(cycles.units) > 1:
+        lines.append(f"what follows is the slowest, {slowest.unit}")
+    return lines
+
+
+def _binding(cycles: Cycles, unit: UnitCycles) -> list[str]:
+    process = unit.binding
+    use = units.percent(unit.channel_use, 0)
+    if process is None:
+        return [
+            f"what binds: latency. No process and no channel ({use}) is at work for three "
+            "quarters of the",
+            "time: the launch is over before pipelines are worth filling.",
+        ]
     if unit.bound == "memory":
-        waits = units.percent(unit.share(process.memory), 0)
         sharers = max((p.sharers for p in unit.ports if p.waited), default=1)
         rate = cycles.channel_bytes_per_s / sharers
-        shared = f", of which {sharers} interfaces have a part each" if sharers > 1 else ""
-        return (
-            f"what binds: memory. {process.name} waits for its channel in {waits} of the "
-            f"cycles: a word of 64 bytes comes every {64 * cycles.clock_hz / rate:.2f} cycles "
-            f"({rate / 1e9:.3g} GB/s{shared}). Fewer bytes a non-zero, or more units with "
-            "channels of their own, would help; a faster clock would not."
-        )
+        shared = f", shared by {sharers} interfaces" if sharers > 1 else ""
+        return [
+            f"what binds: memory. {process.name} takes {use} of what its channel gives: a word "
+            "of 64 bytes",
+            f"every {64 * cycles.clock_hz / rate:.2f} cycles ({rate / 1e9:.3g} GB/s{shared}). "
+            "Fewer bytes a non-zero or more units would help.",
+        ]
     if unit.bound == "reuse":
-        return (
+        return [
             f"what binds: the adder. {process.name} reads an accumulator too early "
-            f"{process.hazards:,} times; hardware would need a longer interval. Touch other "
-            "accumulators in between."
-        )
-    return (
-        f"what binds: work. {process.name} works in {share} of the cycles and the others wait "
-        "for it. More lanes, more units or a faster clock would help; a faster memory would "
-        "not."
-    )
+            f"{process.hazards:,} times;",
+            "hardware would need a longer interval. Touch other accumulators in between.",
+        ]
+    share = units.percent(unit.share(process.busy), 0)
+    return [
+        f"what binds: work. {process.name} works in {share} of the cycles, and the others wait "
+        "for it.",
+        "A faster clock or more units would help; a faster memory would not.",
+    ]
 
 
 def _processes(unit: UnitCycles) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("process")
-    shown = [part for part in _PARTS if part[0] != "adder" or any(map(part[2], unit.processes))]
+    table.add_column("process", no_wrap=True)
+    shown = [part for part in _PARTS if any(_cells(unit, part[2](p)) for p in unit.processes)]
     for name, *_ in shown:
         table.add_column(name, justify="right")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for process in unit.processes:
         shares = [units.percent(unit.share(count(process)), 0) for _, _, count in shown]
         table.add_row(process.name, *shares, _bar(unit, process))
     return table
+
+
+def _cells(unit: UnitCycles, cycles: int) -> int:
+    return round(unit.share(cycles) * _BAR_CELLS)
 
 
 def _bar(unit: UnitCycles, process: ProcessCycles) -> str:
@@ -142,10 +157,10 @@ def _bar(unit: UnitCycles, process: ProcessCycles) -> str:
 
     Rounded so that the cells of all parts together are as many as their sum.
     """
-    bar, total = "", 0.0
+    bar, total = "", 0
     for _, cell, count in _PARTS:
-        total += unit.share(count(process)) * _BAR_CELLS
-        bar += cell * (round(total) - len(bar))
+        total += count(process)
+        bar += cell * (_cells(unit, total) - len(bar))
     return bar
 
 
@@ -153,28 +168,30 @@ def _traffic(cycles: Cycles, unit: UnitCycles) -> list[str]:
     time_s = unit.cycles / cycles.clock_hz
     return [
         f"bank {port.bank}: {port.name}, {units.bytes_text(port.bytes)} in {port.accesses:,} "
-        f"accesses and {port.bursts:,} bursts, {port.bytes / time_s / 1e9:.3g} GB/s on average"
+        f"accesses and {port.bursts:,} burst{'s' * (port.bursts != 1)}, "
+        f"{port.bytes / time_s / 1e9:.3g} GB/s"
         for port in unit.ports
         if time_s
     ]
 
 
 def _stream_lines(unit: UnitCycles) -> list[str]:
-    idle = [s for s in unit.streams if s.most <= _LEAST_DEPTH < s.depth]
+    held = {p.name for p in unit.processes if unit.share(p.room) >= _BLOCKING_SHARE}
     full = [s for s in unit.streams if unit.share(s.room) >= _BLOCKING_SHARE]
+    ends = [f"{s.name} (read by {s.reader})" for s in full if s.reader not in held]
     lines = []
-    if full:
-        lines.append(
-            "full most of the time, what reads them is too slow: "
-            + _list(full, lambda s: f"{units.percent(unit.share(s.room), 0)}")
-        )
+    if ends:
+        lines.append(f"full most of the time, its reader is too slow: {', '.join(ends)}")
+    idle = [s for s in unit.streams if s.most <= _LEAST_DEPTH < s.depth]
     if idle:
-        lines.append(
-            "depth that never mattered here (it may guard against a deadlock): "
-            + _list(idle, lambda s: f"{s.most} of {s.depth}")
-        )
+        lines += [
+            f"never more than {_LEAST_DEPTH} tokens, so depth did not matter here (it may "
+            "guard against a deadlock):",
+            *textwrap.wrap(
+                ", ".join(f"{s.name} ({s.depth})" for s in idle),
+                _LINE_WIDTH,
+                initial_indent="  ",
+                subsequent_indent="  ",
+            ),
+        ]
     return lines
-
-
-def _list(streams: Iterable[StreamCycles], fact: Callable[[StreamCycles], str]) -> str:
-    return ", ".join(f"{s.name} ({fact(s)})" for s in streams)

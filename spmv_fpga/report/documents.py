@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import SpmvFpgaError
-from ..figures import Figure
+from ..figures import Figure, unknown
 from ..files import write_whole
 from ..formats import FormatStats
 from ..matrices import Matrix
@@ -86,6 +86,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
         },
         "model": {
             "time_s": result.model.time_s.to_json(),
+            "launch_s": _launch(result).to_json(),
             "gflops": result.model.gflops.to_json(),
             "power_w": result.model.power_w.to_json(),
             "energy_j": result.model.energy_j.to_json(),
@@ -97,6 +98,14 @@ def run_document(result: RunResult) -> dict[str, Any]:
         "provenance": result.provenance,
         "warnings": list(result.warnings),
     }
+
+
+def _launch(result: RunResult) -> Figure:
+    """Return what starting the kernel takes of the modelled time; emulated times have none."""
+    launch_s = result.model.terms.get("launch")
+    if launch_s is None:
+        return unknown("the calibration has no such term")
+    return Figure(value=launch_s, origin="modelled")
 
 
 def sweep_document(lines: Iterable[SweepLine], counts: dict[str, int]) -> dict[str, Any]:

@@ -251,8 +251,8 @@ def _counted(row: DensityRow) -> str | None:
 
 
 def _times(rows: Iterable[TimeRow]) -> Table:
-    headings = ["matrix", "kernel", "t published", "t model", "t left out", "error"]
-    headings += ["t emulated", "error", "E published", "E given t", "error"]
+    headings = ["matrix", "kernel", "t published", "t model", "t left out", "its error"]
+    headings += ["t emulated", "over published", "E published", "E given t", "its error"]
     return plain_table(
         headings,
         [

@@ -16,9 +16,10 @@ from ..codegen import with_ports_for
 from ..kernels import load_kernel
 from ..toolchain.xclbin import XclbinInfo
 
-SHORT_LAUNCH_SHARE = 0.5
-"""Where no process works for half of a launch, filling and draining take most of it."""
-_SAME_SHARE = 0.01
+FULL_SHARE = 0.75
+"""A process, or a channel, binds if it is at work for so much of a launch; where none is,
+filling and emptying of pipelines take the rest."""
+_SAME_SHARE = 0.03
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ class UnitCycles:
         In the order of the kernel's source.
     streams : tuple of StreamCycles
     ports : tuple of PortTraffic
+    bytes_per_cycle : float
+        What a memory bank gives.
     """
 
     unit: str
@@ -131,9 +134,10 @@ class UnitCycles:
     processes: tuple[ProcessCycles, ...]
     streams: tuple[StreamCycles, ...]
     ports: tuple[PortTraffic, ...]
+    bytes_per_cycle: float
 
     @classmethod
-    def of(cls, unit: str, report: dict[str, Any]) -> UnitCycles:
+    def of(cls, unit: str, report: dict[str, Any], bytes_per_cycle: float) -> UnitCycles:
         """Read what the emulated card reports of a launch."""
         return cls(
             unit,
@@ -141,11 +145,20 @@ class UnitCycles:
             tuple(ProcessCycles(**p) for p in report["processes"]),
             tuple(StreamCycles(**s) for s in report["streams"]),
             tuple(PortTraffic(**p) for p in report["ports"]),
+            bytes_per_cycle,
         )
 
     def share(self, cycles: int) -> float:
         """Return cycles as a share of the launch."""
         return cycles / self.cycles if self.cycles else 0.0
+
+    @property
+    def channel_use(self) -> float:
+        """Share of its channel's bandwidth that the busiest memory argument took."""
+        if not self.cycles:
+            return 0.0
+        rates = (port.bytes * port.sharers / self.bytes_per_cycle for port in self.ports)
+        return max(rates, default=0.0) / self.cycles
 
     @property
     def binding(self) -> ProcessCycles | None:
@@ -154,10 +167,12 @@ class UnitCycles:
         It is the one that is kept waiting least; of several, the first that data pass.
         """
         longest = max((p.own for p in self.processes), default=0)
-        if self.share(longest) < SHORT_LAUNCH_SHARE:
-            return None
         slack = _SAME_SHARE * self.cycles
-        return next(p for p in self.processes if p.own >= longest - slack)
+        first = next((p for p in self.processes if p.own >= longest - slack), None)
+        if first is None or first.reuse > slack:
+            return first
+        is_full = max(self.share(first.busy), self.channel_use if first.memory else 0.0)
+        return first if is_full >= FULL_SHARE else None
 
     @property
     def bound(self) -> str:
@@ -167,7 +182,8 @@ class UnitCycles:
             return "latency"
         if process.reuse > _SAME_SHARE * self.cycles:
             return "reuse"
-        return "memory" if process.memory > _SAME_SHARE * self.cycles else "work"
+        is_channel = process.memory > 0 and self.channel_use >= FULL_SHARE
+        return "memory" if is_channel else "work"
 
 
 @dataclass(frozen=True)
@@ -216,6 +232,10 @@ class Cycles:
         """The launch of a unit that took longest; None where no unit had work."""
         return max(self.units, key=lambda unit: unit.cycles, default=None)
 
+    def slowest_of_rounds(self) -> list[UnitCycles]:
+        """Return the unit that each round waits for; rounds follow one another."""
+        return [max(units, key=lambda unit: unit.cycles) for units in self.rounds if units]
+
     @property
     def hazards(self) -> int:
         """Accumulators that were read too early, in all units."""
@@ -235,10 +255,10 @@ class Cycles:
             "clock_hz": self.clock_hz,
             "channel_bytes_per_cycle": self.channel_bytes_per_s / self.clock_hz,
             "iterations": self.iterations,
-            "bound": self.slowest.bound if self.slowest else None,
-            "binding": self.slowest.binding.name
-            if self.slowest and self.slowest.binding
-            else None,
+            "bound": [unit.bound for unit in self.slowest_of_rounds()],
+            "binding": [
+                unit.binding.name if unit.binding else None for unit in self.slowest_of_rounds()
+            ],
             "hazards": self.hazards,
             "banks": [
                 {"bank": bank, "bytes": size, "accesses": accesses}
@@ -252,6 +272,8 @@ def _unit_json(unit: UnitCycles) -> dict[str, Any]:
     """Return a unit; its total is called `total`, since `cycles` holds figures."""
     content = asdict(unit)
     content["total"] = content.pop("cycles")
+    del content["bytes_per_cycle"]
+    content["channel_use"] = unit.channel_use
     for process, entry in zip(unit.processes, content["processes"], strict=True):
         entry["busy"] = process.busy
     return content
@@ -330,5 +352,6 @@ def cycles_of(
     """
     if any(unit not in reports for unit in units):
         return None
-    launched = tuple(UnitCycles.of(unit, reports[unit]) for unit in units)
+    rate = channel_bytes_per_s / clock_hz
+    launched = tuple(UnitCycles.of(unit, reports[unit], rate) for unit in units)
     return Cycles(clock_hz, channel_bytes_per_s, iterations, (launched,))

@@ -134,21 +134,21 @@ def test_explain_says_in_one_screen_how_many_cycles_and_what_binds(program):
     words = ("run", "--mode", "sw_emu", "--matrix", "gallery:banded:n=20000,bandwidth=40")
     words += ("--kernel", "block", "--block", "8", "--baseline", "none")
     plain, explained = program.here(*words).stdout, program.here(*words, "--explain").stdout
-    added = explained.removeprefix(plain)
-    assert len(added.splitlines()) < 30
+    added = [line for line in explained.splitlines() if line not in plain.splitlines()]
+    assert len(added) < 26
+    assert max(map(len, added)) < 100
+    added = "\n".join(added)
     assert "cycles a product at 300.0 MHz" in added
-    assert "what binds: memory. read_inputs waits for its channel" in added
+    assert "what binds: memory. read_inputs takes 9" in added
     for process in ("unpack", "gather_x", "multiply", "collect_block_rows", "write_y"):
         assert process in added
     assert "bank 2: matrix" in added
-    assert "depth that never mattered here" in added
+    assert "so depth did not matter here" in added
 
 
 def test_explain_without_an_emulated_card_says_that_there_is_nothing(program):
     outcome = program.here(*QUICK, "--matrix", POISSON, "--explain")
-    assert outcome.stdout.endswith(
-        "cycles: none to explain; mode reference: NumPy made y, no card\n"
-    )
+    assert "cycles: none to explain; mode reference: NumPy made y, no card\n" in outcome.stdout
 
 
 def test_without_a_baseline_the_cpu_has_no_figures(program):

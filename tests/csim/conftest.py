@@ -189,7 +189,9 @@ class Kernel:
             fmt, x, iterations=iterations, sharers=sharers, memory=IDEAL_MEMORY | memory
         )
         assert error == ""
-        return UnitCycles.of("unit", json.loads(self.reports[-1]))
+        return UnitCycles.of(
+            "unit", json.loads(self.reports[-1]), (IDEAL_MEMORY | memory)["bytes_per_cycle"]
+        )
 
 
 DEFAULTS = {"block": {"block": 16}, "scalar": {"slice": 16}, "lanes": {"depth": 8}}

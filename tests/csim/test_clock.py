@@ -109,13 +109,13 @@ void join(ints& one, ints& other, int count) {
   }
 }
 
-// Reads, and now and then writes into a stream that is full: the iterations behind stand still too.
+// Reads, and now and then writes into a full stream: the iterations behind stand still too.
 void write_every_eighth(ints& from, ints& to, int count) {
   SPMV_ACCUMULATOR(sums, 8, 8);
   for (int i = 0; i < count; ++i) {
+    const int token = from.read();
     SPMV_READS(sums, i % 8);
     SPMV_WRITES(sums, i % 8);
-    const int token = from.read();
     if (i % 8 == 7) to.write(token);
   }
 }
@@ -218,6 +218,7 @@ int main(int, char** argv) {
 """
 
 LATENCY = 64
+BYTES_PER_CYCLE = 32.0
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +241,7 @@ def time(
         )
         error, report = done.stdout.splitlines()
         assert error == ""
-        return UnitCycles.of("unit", json.loads(report))
+        return UnitCycles.of("unit", json.loads(report), BYTES_PER_CYCLE)
 
     return run
 

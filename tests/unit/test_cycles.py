@@ -20,6 +20,7 @@ from spmv_fpga.roofline.emulated import (
 from spmv_fpga.roofline.paper import load_tables, reproduce
 from spmv_fpga.runtime.cycles import (
     Cycles,
+    PortTraffic,
     ProcessCycles,
     UnitCycles,
     cycles_of,
@@ -38,8 +39,11 @@ def process(name: str, **counts: int) -> ProcessCycles:
     return ProcessCycles(name, **{**fields, **counts})
 
 
-def unit(cycles: int, *processes: ProcessCycles, name: str = "unit_1") -> UnitCycles:
-    return UnitCycles(name, cycles, processes, (), ())
+def unit(
+    cycles: int, *processes: ProcessCycles, name: str = "unit_1", num_bytes: int = 0
+) -> UnitCycles:
+    traffic = PortTraffic("matrix", 2, 1, num_bytes, num_bytes // 64, 1, 0)
+    return UnitCycles(name, cycles, processes, (), (traffic,), 40.0)
 
 
 def cycles(*rounds: tuple[UnitCycles, ...], iterations: int = 1) -> Cycles:
@@ -93,17 +97,16 @@ def test_rounds_add_up_and_the_slowest_unit_of_each_counts():
 
 
 def test_without_work_there_are_no_cycles():
-    assert (cycles(()).cycles, cycles(()).slowest, cycles(()).to_json()["bound"]) == (
-        0,
-        None,
-        None,
-    )
+    assert (cycles(()).cycles, cycles(()).slowest) == (0, None)
+    assert cycles(()).to_json()["bound"] == []
 
 
 @pytest.mark.parametrize(
     ("processes", "bound", "name"),
     [
         ([process("a", active=1000, memory=400), process("b", active=990, data=500)],
+         "memory", "a"),
+        ([process("a", active=1000, memory=100), process("b", active=990, data=500)],
          "memory", "a"),
         ([process("a", active=1000, room=400), process("b", active=1000, data=2)], "work", "b"),
         ([process("a", active=1000), process("b", active=1000)], "work", "a"),
@@ -114,9 +117,14 @@ def test_without_work_there_are_no_cycles():
     ],
 )  # fmt: skip
 def test_what_keeps_the_others_waiting_binds(processes, bound, name):
-    found = unit(1000, *processes)
+    found = unit(1000, *processes, num_bytes=39_000)
     assert found.bound == bound
     assert (found.binding.name if found.binding else None) == name
+
+
+def test_a_process_that_waits_for_a_channel_that_is_not_full_is_bound_by_latency():
+    found = unit(1000, process("a", active=900, memory=300, refill=100), num_bytes=20_000)
+    assert (found.channel_use, found.bound, found.binding) == (0.5, "latency", None)
 
 
 def test_a_report_holds_until_another_comes():
