@@ -20,11 +20,13 @@ from .base import (
     note_unused,
     output_file,
     pass_terminal,
+    reorder_option,
 )
 
 
 @click.command("run")
 @matrix_options
+@reorder_option
 @kernel_options("auto")
 @click.option(
     "--mode",

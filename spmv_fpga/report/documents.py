@@ -60,6 +60,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
             "chosen_by": result.chosen_by,
             "block": fmt.parameters.get("block"),
             "slice": fmt.parameters.get("slice"),
+            "reorder": result.reorder,
             "compute_units": result.compute_units,
             "num_stored": fmt.num_stored,
             "density": fmt.density,

@@ -39,7 +39,8 @@ def _facts(result: RunResult) -> Table:
         "matrix": matrix_line(result.matrix),
         "source": result.matrix.source,
         "kernel": f"{fmt.kernel}, {parameter}, {_units(result.compute_units)}"
-        + _CHOSEN_BY[result.chosen_by],
+        + _CHOSEN_BY[result.chosen_by]
+        + _ORDERS[result.reorder],
         "stored": f"{units.count(fmt.num_stored)} slots, {units.percent(fmt.density)} full; "
         f"{units.bytes_text(fmt.bytes)} of matrix stream",
         "ran on": _where(result),
@@ -65,6 +66,8 @@ _CHOSEN_BY = {
     "xclbin": "; as the xclbin was built",
     "model": "; chosen by the model, for time",
 }
+
+_ORDERS = {"none": "", "rcm": "; rows and columns in reverse Cuthill-McKee order"}
 
 
 def _where(result: RunResult) -> str:
