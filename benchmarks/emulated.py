@@ -142,7 +142,7 @@ def replace_part(text: str, name: str, content: str) -> str:
     """Return a text with what stands between two marks replaced."""
     begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
     if begin not in text or end not in text:
-        raise SystemExit(f"{DOCS} has no part {name}")
+        raise SystemExit(f"the page has no part {name}")
     return text.partition(begin)[0] + begin + content + "\n" + end + text.partition(end)[2]
 
 

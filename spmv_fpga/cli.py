@@ -23,7 +23,7 @@ from .commands.collection import matrices_group
 from .commands.doctor import doctor
 from .commands.energy import energy_group
 from .commands.fit import fit_command
-from .commands.products import convert, run_command, verify_command
+from .commands.products import convert, formats_command, run_command, verify_command
 from .commands.roofline import bandwidth_command, paper_command, predict_command, roofline_group
 from .errors import DeviceError, SpmvFpgaError, VerificationError
 from .version import __version__
@@ -50,6 +50,7 @@ def cli() -> None:
 for command in (
     run_command,
     convert,
+    formats_command,
     verify_command,
     predict_command,
     roofline_group,

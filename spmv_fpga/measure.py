@@ -41,6 +41,7 @@ from .formats.sell_c_sigma import DEFAULT_DEPTH, DEFAULT_PANEL, check_lanes
 from .formats.sliced_ell import check_slice_size
 from .kernels import load_kernel, load_product_kernel
 from .matrices import Matrix, Progress, open_matrix
+from .matrices.reorder import Reordered, reorder_matrix
 from .metering import Metered, PowerWindow, Source, choose_source, resting_power
 from .roofline.model import Prediction
 from .roofline.predict import default_x_room, predict
@@ -81,6 +82,8 @@ class RunOptions:
         Any name or path that `open_matrix` knows.
     symmetric : str
         `expand` or `stored`.
+    reorder : str
+        Order of rows and columns on the card, `none` or `rcm`; x and y keep theirs.
     kernel : str
         `auto`, `scalar`, `block` or `lanes`.
     block, slice_size, depth : int or None
@@ -113,6 +116,7 @@ class RunOptions:
 
     matrix: str
     symmetric: str = "expand"
+    reorder: str = "none"
     kernel: str = "auto"
     block: int | None = None
     slice_size: int | None = None
@@ -141,7 +145,10 @@ class RunResult:
     Attributes
     ----------
     matrix : Matrix
+        As it was loaded; y was verified against it.
     format : Partition
+        What was multiplied, in the order of `reorder`.
+    reorder : str
     mode : str
         How y came about: `hw`, `hw_emu`, `sw_emu` or `reference`.
     y : ndarray, shape (m,), float32
@@ -175,6 +182,7 @@ class RunResult:
 
     matrix: Matrix
     format: Partition
+    reorder: str
     mode: str
     y: npt.NDArray[np.float32]
     worst_error_over_bound: float
@@ -308,7 +316,9 @@ def run(
     )
     _check_shape(options, given, matrix, board)
     x = make_x(options.x, matrix.csr.shape[1])
-    model = clock.time("predict_s", lambda: _predict(options, given, matrix, board))
+    order = _reorder(options, matrix, clock, step)
+    ordered = replace(matrix, csr=order.csr)
+    model = clock.time("predict_s", lambda: _predict(options, given, ordered, board))
     options = replace(options, compute_units=model.compute_units)
     kernel = model.workload.kernel
     parameter = {**_parameter_of(model), **_rooms_of(options, kernel)}
@@ -317,25 +327,29 @@ def run(
     sources = _choose_sources(options, mode, cpu_source)
     info = _choose_xclbin(options, given, kernel, parameter, board, mode, step)
     step(f"converting for kernel {kernel}")
-    fmt = clock.time("convert_s", lambda: _convert(kernel, matrix, parameter, mode, info))
+    fmt = clock.time("convert_s", lambda: _convert(kernel, ordered, parameter, mode, info))
     with contextlib.ExitStack() as stack:
         baseline = open_baseline(options.baseline, matrix.csr)
         if baseline is not None:
             stack.enter_context(baseline)
         if info is None:
-            product = _reference_product(fmt, x, sources, clock, step)
+            product = _reference_product(fmt, order.move(x), sources, clock, step)
         else:
-            product = _card_product(options, fmt, x, info, mode, sources, clock, step)
+            product = _card_product(
+                options, fmt, order.move(x), info, mode, sources, clock, step
+            )
+        y = order.restore(product.y)
         step("verifying")
-        worst, error = clock.time("verify_s", lambda: _judge(product.y, matrix, x))
-        overflows = _count_overflows(product.y, matrix, x)
+        worst, error = clock.time("verify_s", lambda: _judge(y, matrix, x))
+        overflows = _count_overflows(y, matrix, x)
         step("multiplying on the CPU")
         cpu = _measure_cpu(baseline, x, options, sources, mode)
     return RunResult(
         matrix=matrix,
         format=fmt,
+        reorder=options.reorder,
         mode=mode,
-        y=product.y,
+        y=y,
         worst_error_over_bound=worst,
         error=error,
         rows_not_compared=overflows,
@@ -362,6 +376,17 @@ def run(
             *_baseline_warnings(baseline),
         ),
     )
+
+
+def _reorder(options: RunOptions, matrix: Matrix, clock: _Clock, step: Step) -> Reordered:
+    """Put the matrix into the order that is asked for."""
+    if options.reorder == "none":
+        return Reordered(matrix.csr)
+    step(f"reordering ({options.reorder})")
+    order: Reordered = clock.time(
+        "reorder_s", lambda: reorder_matrix(matrix.csr, options.reorder)
+    )
+    return order
 
 
 def _chooser(options: RunOptions, given: containers.XclbinInfo | None) -> str:

@@ -204,6 +204,18 @@ def matrix_options(command: Command) -> Command:
     )(command)
 
 
+def reorder_option(command: Command) -> Command:
+    """Add the option that puts rows and columns into another order."""
+    return click.option(
+        "--reorder",
+        type=click.Choice(["none", "rcm"]),
+        default="none",
+        show_default=True,
+        help="Order of rows and columns in the kernel; rcm (reverse Cuthill-McKee) of a square "
+        "matrix brings entries close to the diagonal. x and y keep their order.",
+    )(command)
+
+
 class UnitCount(click.IntRange):
     """A number of compute units, or `max`: as many as fit the board."""
 

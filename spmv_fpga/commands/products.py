@@ -1,4 +1,4 @@
-"""`run`, `verify` and `convert`: products, and the formats that they are made from."""
+"""`run`, `verify`, `convert`, `formats`: products, and what they are made from."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from .base import (
     note_unused,
     output_file,
     pass_terminal,
+    reorder_option,
 )
 
 
 @click.command("run")
 @matrix_options
+@reorder_option
 @kernel_options("auto")
 @click.option(
     "--mode",
@@ -231,3 +233,48 @@ def convert(
         document = stats_document(loaded, counts)
         tables = stats_tables(loaded, counts)
         deliver(terminal, document, tables, as_json=as_json, json_out=json_out)
+
+
+@click.command("formats")
+@click.argument("places", nargs=-1, required=True, metavar="FOLDER_OR_FILE…")
+@click.option(
+    "--min-entries",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Leave out matrices with fewer entries; a symmetric one has both triangles.",
+)
+@json_options
+@common_options
+@pass_terminal
+def formats_command(
+    terminal: Terminal,
+    /,
+    places: Sequence[str],
+    min_entries: int,
+    as_json: bool,
+    json_out: str | None,
+) -> None:
+    """Count the bytes a non-zero of every format, for all matrices of a folder.
+
+    Bytes are all that the card reads of a matrix: values, indices and padding. The last line
+    is the geometric mean. A file that is no usable matrix is named and skipped.
+    """
+    from ..format_sizes import FormatSizes, count_formats, sizes_document
+    from ..report.tables import sizes_tables
+    from ..sweep import matrix_files
+
+    found: list[FormatSizes] = []
+    with terminal.steps() as step:
+        for file in matrix_files(places):
+            step(f"counting {file.name}")
+            found += count_formats([file], min_entries)
+    counted = [sizes for sizes in found if sizes.stats]
+    skipped = [sizes for sizes in found if not sizes.stats]
+    if not counted:
+        reason = f"; {skipped[0].reason}" if skipped else "."
+        raise SpmvFpgaError(f"no usable matrix has {min_entries} entries or more{reason}")
+    document = sizes_document(counted, skipped)
+    tables = sizes_tables(counted, skipped)
+    deliver(terminal, document, tables, as_json=as_json, json_out=json_out)

@@ -19,6 +19,7 @@ from .base import (
     output_file,
     output_folder,
     pass_terminal,
+    reorder_option,
     spread_words,
 )
 
@@ -72,6 +73,7 @@ def model_options(command: Any) -> Any:
 
 @click.command("predict")
 @matrix_options
+@reorder_option
 @model_options
 @click.option(
     "--sample",

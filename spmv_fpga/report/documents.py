@@ -62,6 +62,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
             "slice": fmt.parameters.get("slice"),
             "depth": fmt.parameters.get("depth"),
             "panel": fmt.parameters.get("panel"),
+            "reorder": result.reorder,
             "compute_units": result.compute_units,
             "num_stored": fmt.num_stored,
             "density": fmt.density,

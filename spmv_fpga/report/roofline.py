@@ -16,13 +16,15 @@ from ..roofline.emulated import BOARD
 from ..roofline.model import Prediction
 from ..roofline.paper import DensityRow, PaperResult, TimeRow
 from ..roofline.peers import PeerComparison, PeerRow
-from ..roofline.predict import PredictionSet
+from ..roofline.predict import PredictionSet, best_time_s
 from .tables import bound_words, facts_grid, figure_cell, matrix_line, plain_table
 
 
 def prediction_tables(found: PredictionSet) -> list[Table | Text]:
     """Return the candidates with their modelled figures, the choice, and warnings."""
     head = f"{matrix_line(found.matrix)}; {found.matrix.source}"
+    if found.before:
+        head += f"; rows and columns reordered ({found.reorder})"
     headings = ["kernel", "tiles", "full", "CIA", "accesses", "stream", "time", "rate"]
     headings += ["power", "energy", "bound by", "best for"]
     shown = _shown(found)
@@ -32,6 +34,7 @@ def prediction_tables(found: PredictionSet) -> list[Table | Text]:
     notes = [
         *_choices(found, has_units=has_units),
         "",
+        *_orders(found),
         *_within_error(found),
         "All figures are modelled, with 95 % intervals (low … high): calibration "
         f"{found.calibration.name}, {found.calibration.title}.",
@@ -87,6 +90,33 @@ def _choices(found: PredictionSet, *, has_units: bool) -> list[str]:
             f"({units.joules(energy.energy_j.value)})"
         )
     return ["", f"Best units within what fits: {'; '.join(texts)}."]
+
+
+def _orders(found: PredictionSet) -> list[str]:
+    """Say what another order does to the tiles, and which one is better."""
+    before = found.before
+    if before is None:
+        return []
+    densities = [
+        f"P {then.workload.block} {units.percent(then.workload.density)} full before, "
+        f"{units.percent(now.workload.density)} after"
+        for then, now in (
+            (before.candidates[choice.best_time], found.candidates[choice.best_time])
+            for choice in found.choices
+        )
+        if now.workload.kernel == "block"
+    ]
+    own = f"{units.seconds(best_time_s(before))} as it stands"
+    moved = f"{units.seconds(best_time_s(found))} in the order {found.reorder}"
+    is_better = found.better_order == found.reorder
+    tiles = f"Tiles, before and after reordering ({found.reorder}): {'; '.join(densities)}."
+    return [
+        *([tiles] if densities else []),
+        f"Better order for time: {found.reorder}; {moved}, {own}."
+        if is_better
+        else f"Better order for time: the matrix's own; {own}, {moved}.",
+        "",
+    ]
 
 
 def _kernel_name(candidate: Prediction) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from .. import units
 from ..figures import Figure
+from ..format_sizes import VARIANTS, FormatSizes, mean_bytes
 from ..formats import FormatStats
 from ..matrices import IndexRow, Matrix, MatrixInfo, SuiteEntry
 from ..measure import RunResult
@@ -40,7 +41,8 @@ def _facts(result: RunResult) -> Table:
         "matrix": matrix_line(result.matrix),
         "source": result.matrix.source,
         "kernel": f"{fmt.kernel}, {parameter}, {_units(result.compute_units)}"
-        + _CHOSEN_BY[result.chosen_by],
+        + _CHOSEN_BY[result.chosen_by]
+        + _ORDERS[result.reorder],
         "stored": f"{units.count(fmt.num_stored)} slots, {units.percent(fmt.density)} full; "
         f"{units.bytes_text(fmt.bytes)} of matrix stream",
         "ran on": _where(result),
@@ -66,6 +68,8 @@ _CHOSEN_BY = {
     "xclbin": "; as the xclbin was built",
     "model": "; chosen by the model, for time",
 }
+
+_ORDERS = {"none": "", "rcm": "; rows and columns in reverse Cuthill-McKee order"}
 
 
 def _where(result: RunResult) -> str:
@@ -250,6 +254,28 @@ def _stats_table(stats: Iterable[FormatStats]) -> Table:
             for s in stats
         ],
     )
+
+
+def sizes_tables(
+    counted: Sequence[FormatSizes], skipped: Iterable[FormatSizes]
+) -> list[Table | Text]:
+    """Return what was skipped, and the bytes a non-zero of each format, their means last."""
+    means = [["geometric mean", "", *_two_decimals(mean_bytes(counted))]]
+    rows = [
+        [sizes.name, units.count(sizes.nnz), *_two_decimals(sizes.bytes_per_entry)]
+        for sizes in counted
+    ]
+    table = plain_table(["bytes a non-zero", "entries", *VARIANTS], rows + means)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    return [
+        *(Text(f"{sizes.name}: skipped; {sizes.reason}", "yellow") for sizes in skipped),
+        table,
+    ]
+
+
+def _two_decimals(values: Iterable[float]) -> list[str]:
+    return [f"{value:.2f}" for value in values]
 
 
 def suite_tables(suite: Iterable[SuiteEntry], cached: set[str]) -> list[Table | Text]:

@@ -29,6 +29,7 @@ from ..formats.blocked_ell import DESCRIPTORS_PER_WORD, check_block
 from ..formats.sell_c_sigma import DEFAULT_PANEL
 from ..formats.sliced_ell import slice_widths
 from ..matrices import Matrix, Symmetric, open_matrix
+from ..matrices.reorder import reorder_matrix
 from ..units import bytes_text, count, percent, ranges
 from .calibration import Calibration, load_calibration
 from .model import (
@@ -184,6 +185,10 @@ class PredictionSet:
         Of each kernel with its parameter.
     sampled_rows : int or None
         Rows in which tiles were counted; None for all.
+    reorder : str
+        Order of rows and columns that the candidates are for.
+    before : PredictionSet or None
+        The same candidates in the matrix's own order, where `reorder` is another.
     warnings : tuple of str
         Sentences that a report must repeat.
     """
@@ -196,7 +201,16 @@ class PredictionSet:
     fits: tuple[bool, ...] = ()
     choices: tuple[Choice, ...] = ()
     sampled_rows: int | None = None
+    reorder: str = "none"
+    before: PredictionSet | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def better_order(self) -> str:
+        """The order with the least time; `none` where there is no other, or none is better."""
+        if self.before is None:
+            return "none"
+        return self.reorder if best_time_s(self) < best_time_s(self.before) else "none"
 
     def to_json(self) -> dict[str, Any]:
         """Return the result of `spmv-fpga predict` as a JSON document."""
@@ -213,15 +227,35 @@ class PredictionSet:
             },
             "calibration": self.calibration.name,
             "candidates": [
-                {**_candidate_document(c), "fits": fits}
-                for c, fits in zip(self.candidates, self.fits, strict=True)
+                {**_candidate_document(c), **before, "fits": fits}
+                for c, before, fits in zip(
+                    self.candidates, self._densities_before(), self.fits, strict=True
+                )
             ],
             "best_time": self.best_time,
             "best_energy": self.best_energy,
             "choices": [vars(choice) for choice in self.choices],
             "sampled_rows": self.sampled_rows,
+            "reorder": self.reorder,
+            **({"better_order": self.better_order} if self.before else {}),
             "warnings": list(self.warnings),
         }
+
+    def _densities_before(self) -> list[dict[str, float]]:
+        """Return what the document adds to each candidate of a reordered matrix."""
+        if self.before is None:
+            return [{}] * len(self.candidates)
+        return [{"density_before": c.workload.density} for c in self.before.candidates]
+
+
+def best_time_s(found: PredictionSet) -> float:
+    """Return the least time; infinite where none is known.
+
+    >>> best_time_s(predict("gallery:diagonal:n=32")) < 1
+    True
+    """
+    time_s = found.candidates[found.best_time].time_s.value
+    return math.inf if time_s is None else time_s
 
 
 def predict(
@@ -240,6 +274,7 @@ def predict(
     sample_rows: int | None = None,
     seed: int = _SEED,
     symmetric: Symmetric = "expand",
+    reorder: str = "none",
 ) -> PredictionSet:
     """Predict time, power and energy of a product for every kernel.
 
@@ -270,11 +305,14 @@ def predict(
         Of the sample.
     symmetric : str
         As for `open_matrix`.
+    reorder : {"none", "rcm"}
+        Order of rows and columns, see `reorder_matrix`; with another than the matrix's own,
+        `before` has the same predictions for that.
 
     Raises
     ------
     MatrixError, SpmvFpgaError
-        If there is no such matrix or calibration.
+        If there is no such matrix or calibration, or it cannot be reordered.
 
     Examples
     --------
@@ -287,9 +325,25 @@ def predict(
     known = load_calibration(calibration, board)
     if clock_hz is not None:
         known = known.with_clock(clock_hz)
-    csr = _canonical(opened.csr)
     if depths is None:
         depths = DEFAULT_DEPTHS if "lanes" in known.kernels else ()
+    csr = reorder_matrix(_canonical(opened.csr), reorder).csr
+    before = None
+    if reorder != "none":
+        before = predict(
+            opened,
+            calibration=known,
+            board=board,
+            blocks=blocks,
+            slices=slices,
+            depths=depths,
+            panel=panel,
+            compute_units=compute_units,
+            max_units=max_units,
+            x_room=x_room,
+            sample_rows=sample_rows,
+            seed=seed,
+        )
     stats, errors, sampled = _counted(csr, blocks, slices, sample_rows, seed)
     stats += format_stats(
         csr, blocks=(), slices=(), depths=depths, panel=panel or DEFAULT_PANEL
@@ -325,6 +379,8 @@ def predict(
             for i, most in enumerate(limits)
         ),
         sampled_rows=sampled,
+        reorder=reorder,
+        before=before,
         warnings=_warnings(opened, candidates, card, sampled)
         + _fit_warnings(candidates, [limits[i] for i in of_format], known, card),
     )

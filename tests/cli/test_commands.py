@@ -15,7 +15,7 @@ from spmv_fpga.toolchain import emulation, xclbin
 
 COMMANDS = (
     "", "run", "convert", "render", "xclbin", "info", "matrices", "matrices list",
-    "matrices fetch", "matrices info", "doctor",
+    "matrices fetch", "matrices info", "doctor", "formats", "predict", "verify",
 )  # fmt: skip
 POISSON = "gallery:poisson2d:n=8"
 REFERENCE = ("run", "--mode", "reference", "--baseline", "none", "--matrix", POISSON)

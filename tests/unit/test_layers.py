@@ -37,7 +37,7 @@ LAYERS = (
     ("kernels", "codegen", "roofline", "design_fit"),
     ("toolchain", "runtime", "power", "baselines"),
     ("metering",),
-    ("bandwidth", "emulate", "measure", "sweep"),
+    ("bandwidth", "emulate", "format_sizes", "measure", "sweep"),
     ("report",),
     ("commands",),
     ("cli",),
