@@ -4,6 +4,9 @@
 KERNEL   ?= block
 BLOCK    ?= 16
 SLICE    ?= 16
+DEPTH    ?=
+PANEL    ?=
+YROOM    ?=
 CU       ?= 1
 TARGET   ?= hw
 PLATFORM ?=
@@ -27,7 +30,10 @@ endif
 PY         := '$(VENV)/bin/python'
 SPMV_FPGA  := $(PY) -m spmv_fpga
 PLATFORM_OPTION := $(if $(PLATFORM), --platform '$(PLATFORM)')
-PARAMETERS := --kernel '$(KERNEL)' --block '$(BLOCK)' --slice '$(SLICE)' --cu '$(CU)'
+# Of kernel lanes; empty is its own default.
+LANES_OPTIONS := $(if $(DEPTH), --depth '$(DEPTH)')$(if $(PANEL), --panel '$(PANEL)')$(if \
+    $(YROOM), --y-room '$(YROOM)')
+PARAMETERS := --kernel '$(KERNEL)' --block '$(BLOCK)' --slice '$(SLICE)' --cu '$(CU)'$(LANES_OPTIONS)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -41,6 +47,7 @@ help: ## print the targets
 	    printf '  %-10s %s\n' "$$name" "$$text"; done
 	@echo; echo 'Variables and their values now:'
 	@echo '  KERNEL=$(KERNEL) BLOCK=$(BLOCK) SLICE=$(SLICE) CU=$(CU) TARGET=$(TARGET) PLATFORM=$(PLATFORM)'
+	@echo '  DEPTH=$(DEPTH) PANEL=$(PANEL) YROOM=$(YROOM) (kernel lanes)'
 	@echo '  MATRIX=$(MATRIX) PYTHON=$(PYTHON) VENV=$(VENV)'
 
 run: system venv ## set up and multiply a matrix made here on the emulated U50 (MATRIX, RUN_ARGS)
@@ -50,12 +57,12 @@ run: system venv ## set up and multiply a matrix made here on the emulated U50 (
 test: system venv ## set up and run all tests (PYTEST_ARGS)
 	@$(PY) -m pytest $(PYTEST_ARGS)
 
-xclbin: venv ## build the xclbin (KERNEL, BLOCK, SLICE, CU, TARGET, PLATFORM, XCLBIN_ARGS)
+xclbin: venv ## build the xclbin (KERNEL, BLOCK, SLICE, DEPTH, PANEL, YROOM, CU, TARGET, PLATFORM, XCLBIN_ARGS)
 	@$(SPMV_FPGA) xclbin $(PARAMETERS) --target '$(TARGET)'$(PLATFORM_OPTION) \
 	    --build-dir build $(XCLBIN_ARGS)
 
-render: venv ## write the HLS project into build/render (KERNEL, BLOCK, SLICE, CU)
-	@$(SPMV_FPGA) render $(PARAMETERS) -o 'build/render/$(KERNEL)_p$(BLOCK)_l$(SLICE)_cu$(CU)'
+render: venv ## write the HLS project into build/render (KERNEL, BLOCK, SLICE, DEPTH, PANEL, YROOM, CU)
+	@$(SPMV_FPGA) render $(PARAMETERS)
 
 lint: $(VENV)/.dev ## check style, types and formatting
 	@$(PY) -m ruff check .

@@ -23,6 +23,7 @@ from .resources import data_dir
 from .version import __version__
 
 MANY_UNITS_X_ROOM = 65536
+ALL_UNITS_Y_ROOM = 262144
 MAX_UNITS_IN_ONE_SLR = 8
 """Half of the units that a U50 has ports for: its two regions are nearly alike (UG1120)."""
 
@@ -127,7 +128,7 @@ def render_project(
     nk=spmv_block:1:spmv_block_1
     """
     spec = with_ports_for(load_kernel(kernel), board, compute_units)
-    values = spec.resolve({**room_for_x(spec, compute_units), **parameters})
+    values = spec.resolve({**parameters_for(spec, compute_units), **parameters})
     clock = board.expected_clock_hz(compute_units) if clock_hz is None else clock_hz
     if not 1e6 <= clock <= 1e9:
         raise KernelSpecError(f"clock_hz is {clock}; it must be between 1e6 and 1e9.")
@@ -179,15 +180,35 @@ def render_project(
     )
 
 
-def room_for_x(spec: Kernel, compute_units: int) -> dict[str, int]:
-    """Return the room for x where several units must share the chip's memory.
+def parameters_for(spec: Kernel, compute_units: int) -> dict[str, int]:
+    """Return the parameters that follow from the number of units, which share a chip.
 
-    One or two units have the kernel's default; more have 65,536 elements each, which are
-    8 URAM of 4,096 words of 72 bits (UG573), 128 of the 640 of a U50 at 16 units.
+    One or two units have the kernel's default room for x; more have 65,536 elements each,
+    which are 8 URAM of 4,096 words of 72 bits (UG573), 128 of the 640 of a U50 at 16 units.
+    All units together have at most 262,144 elements of y on chip, 256 blocks of RAM of the
+    1,344 of a U50.
+
+    Parameters
+    ----------
+    spec : Kernel
+    compute_units : int
+
+    Examples
+    --------
+    >>> parameters_for(load_kernel("block"), 16)
+    {'x_room': 65536}
+    >>> [parameters_for(load_kernel("lanes"), n) for n in (8, 9, 17)]
+    [{}, {'y_room': 16384}, {'y_room': 8192}]
     """
-    if compute_units <= 2 or "x_room" not in {p.name for p in spec.parameters}:
-        return {}
-    return {"x_room": MANY_UNITS_X_ROOM}
+    own = {p.name: p for p in spec.parameters}
+    chosen = {}
+    if "x_room" in own and compute_units > 2:
+        chosen["x_room"] = MANY_UNITS_X_ROOM
+    if "y_room" in own:
+        room = ALL_UNITS_Y_ROOM >> max(compute_units - 1, 0).bit_length()
+        if room < own["y_room"].default:
+            chosen["y_room"] = max(room, own["y_room"].minimum)
+    return chosen
 
 
 def render(template: Path, content: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ estimate: `toolchain.reports` sets it beside what a build reports.
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 
 from . import units
 from .boards import RESOURCES, Board
-from .codegen import room_for_x, with_ports_for
+from .codegen import parameters_for, with_ports_for
 from .errors import KernelSpecError
 from .figures import Figure, unknown
 from .formats.base import WORD_BYTES, WORD_LANES
@@ -46,7 +47,7 @@ RESOURCE_NAMES = {
 
 _WORD_BITS = 8 * WORD_BYTES
 _SRL_BITS = 1024
-"""Size of a FIFO up to which HLS takes shift registers (UG1399, config_storage)."""
+"""Size of a FIFO, or memory, up to which HLS takes LUTs (UG1399, config_storage)."""
 _SRL_DEPTH = 2
 """Depth up to which it does whatever the width."""
 _SRL_WORDS = 32
@@ -55,6 +56,8 @@ _BRAM18_SHAPES = ((512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384
 """Words and bits of half a RAM block with one port to read and one to write (UG573)."""
 _URAM_WORDS, _URAM_BITS = 4096, 72
 """Shape of an UltraRAM block (UG573)."""
+_LUTRAM_WORDS, _LUTRAM_BITS, _LUTRAM_LUTS = 32, 14, 8
+"""Words and bits of eight LUTs as a memory with a port to read and one to write (UG574)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,28 +101,53 @@ class Stream:
     is_srl: bool = False  # the header asks for shift registers
 
 
+@dataclass(frozen=True)
+class Memory:
+    """A memory on chip: banks of so many words of so many bits."""
+
+    name: str
+    bits: int
+    words: int
+    banks: int = 1
+    kind: str = ""  # uram or bram where the header asks for it
+
+
 @dataclass(frozen=True, kw_only=True)
-class Structure:
-    """What one compute unit is made of.
+class Operators:
+    """What a unit computes with, beside its streams and memories.
 
     Attributes
     ----------
-    multipliers, adders, accumulators : int
-        Floating-point operators; an accumulator has an adder of its own.
-    processes, word_processes : int
-        All processes, and those that hold a 512-bit word.
-    streams : tuple of Stream
-    x_room : int
-        Elements of x on chip.
+    multipliers, adders, accumulators, lane_adders : int
+        Floating-point operators. An accumulator has an adder, a memory and streams of its
+        own; a lane adder is one of many in the same loop, with nothing of its own.
+    word_choices : int
+        Two-way choices of a whole word, beside the one of each process that holds a word.
     """
 
     multipliers: int = 0
     adders: int = 0
     accumulators: int = 0
+    lane_adders: int = 0
+    word_choices: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Structure(Operators):
+    """What one compute unit is made of.
+
+    Attributes
+    ----------
+    processes, word_processes : int
+        All processes, and those that hold a 512-bit word.
+    streams : tuple of Stream
+    memories : tuple of Memory
+    """
+
     processes: int
     word_processes: int
     streams: tuple[Stream, ...]
-    x_room: int = 0
+    memories: tuple[Memory, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +214,7 @@ class FitReport:
     board : Board
     compute_units : int
     parts : dict of str to Cost
-        Of one unit: `ports`, `arithmetic`, `processes`, `streams`, `x`.
+        Of one unit: `ports`, `arithmetic`, `processes`, `streams`, `memories`.
     shares : tuple of Share
         In the order of `RESOURCES`.
     ports, channels : int
@@ -254,6 +282,9 @@ class FitReport:
             "block": self.parameters.get("block"),
             "slice": self.parameters.get("slice"),
             "x_room": self.parameters.get("x_room"),
+            "depth": self.parameters.get("depth"),
+            "panel": self.parameters.get("panel"),
+            "y_room": self.parameters.get("y_room"),
             "compute_units": self.compute_units,
             "board": self.board.name,
             "per_unit": self.per_unit.to_json(),
@@ -277,7 +308,7 @@ def choose_x_room(compute_units: int) -> int:
     (262144, 65536)
     """
     spec = load_kernel("block")
-    return spec.resolve(room_for_x(spec, compute_units))["x_room"]
+    return spec.resolve(parameters_for(spec, compute_units))["x_room"]
 
 
 def fit(
@@ -294,8 +325,8 @@ def fit(
     ----------
     kernel : str
     parameters : mapping of str to int
-        Those that differ from their defaults; without an `x_room`, that of
-        `choose_x_room`.
+        Those that differ from their defaults; others may depend on the number of units
+        (`codegen.parameters_for`).
     board : Board
     compute_units : int
     calibration : Calibration, optional
@@ -362,7 +393,7 @@ def max_units(
     Parameters
     ----------
     kernel, parameters, board, calibration
-        As for `fit`; without an `x_room` it is that of each number of units.
+        As for `fit`; what is not given is that of each number of units.
 
     Raises
     ------
@@ -382,18 +413,8 @@ def max_units(
     return 1
 
 
-# What a kernel is made of: streams and processes as its header in hls_templates/ declares them,
-# operators from the constants that the header derives from the parameters.
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Operators:
-    """Floating-point operators of a unit, and the rows of a word of sums (kRowsPerWord)."""
-
-    multipliers: int = 0
-    adders: int = 0
-    accumulators: int = 0
-    rows: int = 1
+# What a kernel is made of: streams, processes and memories as its header in hls_templates/
+# declares them, operators from the constants that the header derives from the parameters.
 
 
 def structure_of(kernel: str, parameters: Mapping[str, int]) -> Structure:
@@ -408,60 +429,76 @@ def structure_of(kernel: str, parameters: Mapping[str, int]) -> Structure:
     Raises
     ------
     KernelSpecError
-        If nothing is known of the kernel's operators, or of the type of a stream.
+        If nothing is known of the kernel's operators, or of the type of a stream or memory.
 
     Examples
     --------
     >>> made_of = structure_of("block", {"block": 16, "x_room": 65536})
     >>> made_of.multipliers, made_of.adders, made_of.processes
     (16, 15, 9)
+    >>> structure_of("lanes", {"depth": 8, "panel": 8192, "y_room": 16384}).memories[0]
+    Memory(name='x_copies', bits=64, words=2048, banks=16, kind='uram')
     """
     if kernel not in _OPERATORS:
         raise KernelSpecError(
             f"nothing is known of what kernel {kernel} takes of a board; known are "
             f"{', '.join(sorted(_OPERATORS))}."
         )
-    operators = _OPERATORS[kernel](parameters)
-    streams = _streams(kernel, parameters, operators.rows)
+    constants = _constants(kernel, parameters)
+    bits = _bits(_rows_of_a_word(parameters))
+    streams = _streams(kernel, constants, bits)
     processes = read_header(kernel).processes
     wide = {stream.name for stream in streams if stream.bits == _WORD_BITS}
     wide |= {port.name for port in load_kernel(kernel).ports}
     return Structure(
-        multipliers=operators.multipliers,
-        adders=operators.adders,
-        accumulators=operators.accumulators,
+        **vars(_OPERATORS[kernel](parameters)),
         processes=len(processes),
         word_processes=sum(not wide.isdisjoint(words) for words in processes),
         streams=streams,
-        x_room=parameters.get("x_room", 0),
+        memories=_memories(kernel, constants, bits),
     )
 
 
-def _block(parameters: Mapping[str, int]) -> _Operators:
-    rows = max(WORD_LANES // parameters["block"], 1)
+def _block(parameters: Mapping[str, int]) -> Operators:
+    rows = _rows_of_a_word(parameters)
     accumulators, drains = _reducers(rows, parameters["block"] // rows)
-    return _Operators(
+    return Operators(
         multipliers=WORD_LANES,
         adders=WORD_LANES - rows + drains,  # a tree for each row, and the drains
         accumulators=accumulators,
-        rows=rows,
     )
 
 
-def _scalar(parameters: Mapping[str, int]) -> _Operators:
+def _scalar(parameters: Mapping[str, int]) -> Operators:
     accumulators, drains = _reducers(1, parameters["slice"])
-    return _Operators(multipliers=1, adders=drains, accumulators=accumulators)
+    return Operators(multipliers=1, adders=drains, accumulators=accumulators)
 
 
-def _bandwidth(_: Mapping[str, int]) -> _Operators:
-    return _Operators()
+def _lanes(_: Mapping[str, int]) -> Operators:
+    # Sums of pieces, y, and the long rows: a tree, and one adder that adds what it gives.
+    turns = WORD_LANES.bit_length() - 1  # steps that turn a word of y by up to 15 lanes
+    return Operators(
+        multipliers=WORD_LANES,
+        lane_adders=2 * WORD_LANES + (WORD_LANES - 1) + 1,
+        word_choices=turns + 1,  # and the loops that take turns at the banks of y
+    )
 
 
-_OPERATORS: dict[str, Callable[[Mapping[str, int]], _Operators]] = {
+def _bandwidth(_: Mapping[str, int]) -> Operators:
+    return Operators()
+
+
+_OPERATORS: dict[str, Callable[[Mapping[str, int]], Operators]] = {
     "block": _block,
     "scalar": _scalar,
+    "lanes": _lanes,
     "bandwidth": _bandwidth,
 }
+
+
+def _rows_of_a_word(parameters: Mapping[str, int]) -> int:
+    """Return the rows of a word of sums (kRowsPerWord)."""
+    return max(WORD_LANES // parameters.get("block", WORD_LANES), 1)
 
 
 def _reducers(rows: int, groups: int) -> tuple[int, int]:
@@ -473,6 +510,11 @@ def _reducers(rows: int, groups: int) -> tuple[int, int]:
 _CONSTANT = re.compile(r"^constexpr unsigned (k\w+) = ([^;]+);", re.MULTILINE)
 _CHOICE = re.compile(r"(.+) \? (.+) : (.+)")
 _FLAG_BITS = 1
+_STRUCT = re.compile(r"^struct \w+ \{.*?^\};", re.MULTILINE | re.DOTALL)
+_ARRAY = re.compile(r"^ +([\w:]+) (\w+)((?:\[\w+\])+);\n((?:#pragma HLS .*\n)*)", re.MULTILINE)
+_SIZE = re.compile(r"\w+")
+_APART = re.compile(r"array_partition variable = \w+ (?:dim = (\d) )?complete")
+_KIND = re.compile(r"bind_storage .* impl = (\w+)")
 
 
 def _constants(kernel: str, parameters: Mapping[str, int]) -> dict[str, int]:
@@ -487,29 +529,75 @@ def _constants(kernel: str, parameters: Mapping[str, int]) -> dict[str, int]:
     return values
 
 
-def _streams(kernel: str, parameters: Mapping[str, int], rows: int) -> tuple[Stream, ...]:
-    bits = {
+def _bits(rows: int) -> dict[str, int]:
+    """Return the bits of each type that a header has streams or memories of."""
+    return {
         "word_t": _WORD_BITS,
         "floats_t": _WORD_BITS,
+        "pair_t": 2 * 32,
+        "float": 32,
+        "unsigned": 32,
         "std::uint32_t": 32,
         "Mark": 2 * _FLAG_BITS,
         "Operand": 32 + _FLAG_BITS,
         "Product": 32 + _FLAG_BITS,
+        "Operands": _WORD_BITS + _FLAG_BITS,
+        "Products": _WORD_BITS + _FLAG_BITS,
+        "PanelSize": 2 * 32,
         "sums_t": 32 * rows + 2 * _FLAG_BITS,
         "rows_t": 32 * rows,
     }
-    constants = _constants(kernel, parameters)
+
+
+def _bits_of(c_type: str, bits: Mapping[str, int], what: str) -> int:
+    if c_type not in bits:
+        raise KernelSpecError(
+            f"{what} is of type {c_type}; say how many bits that has in design_fit.py."
+        )
+    return bits[c_type]
+
+
+def _streams(
+    kernel: str, constants: Mapping[str, int], bits: Mapping[str, int]
+) -> tuple[Stream, ...]:
+    return tuple(
+        Stream(
+            stream.name,
+            _bits_of(stream.c_type, bits, f"stream {stream.name} of kernel {kernel}"),
+            _number(stream.depth, constants),
+            is_srl=stream.is_srl,
+        )
+        for stream in read_header(kernel).streams
+    )
+
+
+def _memories(
+    kernel: str, constants: Mapping[str, int], bits: Mapping[str, int]
+) -> tuple[Memory, ...]:
+    """Return the arrays of a header; those that are taken apart altogether are registers."""
     found = []
-    for stream in read_header(kernel).streams:
-        if stream.c_type not in bits:
-            raise KernelSpecError(
-                f"stream {stream.name} of kernel {kernel} is of type {stream.c_type}; say how "
-                "many bits that has in design_fit.py."
+    text = _STRUCT.sub("", read_header(kernel).text)
+    for c_type, name, brackets, pragmas in _ARRAY.findall(text):
+        sizes = [_number(size, constants) for size in _SIZE.findall(brackets)]
+        apart = {int(dim or 1) for dim in _APART.findall(pragmas)}
+        if len(apart) == len(sizes):
+            continue
+        places = [(size, dim in apart) for dim, size in enumerate(sizes, 1)]
+        kind = _KIND.search(pragmas)
+        found.append(
+            Memory(
+                name,
+                _bits_of(c_type, bits, f"array {name} of kernel {kernel}"),
+                math.prod(size for size, is_apart in places if not is_apart),
+                math.prod(size for size, is_apart in places if is_apart),
+                kind[1] if kind else "",
             )
-        name = stream.depth
-        depth = constants[name] if name in constants else int(name)
-        found.append(Stream(stream.name, bits[stream.c_type], depth, is_srl=stream.is_srl))
+        )
     return tuple(found)
+
+
+def _number(text: str, constants: Mapping[str, int]) -> int:
+    return constants[text] if text in constants else int(text)
 
 
 # What the parts take.
@@ -531,11 +619,12 @@ def _parts(spec: Kernel, structure: Structure, board: Board) -> dict[str, Cost]:
         "ports": _sum(_port_cost(ports, board) for ports in adapters),
         "arithmetic": costs["multiply"].times(structure.multipliers)
         + costs["add"].times(structure.adders)
-        + costs["accumulate"].times(structure.accumulators),
+        + costs["accumulate"].times(structure.accumulators)
+        + costs["lane_add"].times(structure.lane_adders),
         "processes": costs["process"].times(structure.processes)
-        + costs["word_stage"].times(structure.word_processes),
+        + costs["word_stage"].times(structure.word_processes + structure.word_choices),
         "streams": _sum(_stream_cost(stream) for stream in structure.streams),
-        "x": Cost(uram=_uram_blocks(structure.x_room)),
+        "memories": _sum(_memory_cost(memory) for memory in structure.memories),
     }
 
 
@@ -562,8 +651,19 @@ def _stream_cost(stream: Stream) -> Cost:
     return control + Cost(bram=bram, ff=stream.bits)  # the word at the FIFO's output
 
 
+def _memory_cost(memory: Memory) -> Cost:
+    """Return what all banks take: the memory that is asked for, or what suits their size."""
+    if memory.kind == "uram":
+        blocks = -(-memory.bits // _URAM_BITS) * -(-memory.words // _URAM_WORDS)
+        return Cost(uram=memory.banks * blocks)
+    if memory.kind == "bram" or memory.bits * memory.words > _SRL_BITS:
+        return Cost(bram=memory.banks * _bram_blocks(memory.bits, memory.words))
+    groups = -(-memory.bits // _LUTRAM_BITS) * -(-memory.words // _LUTRAM_WORDS)
+    return Cost(lut=memory.banks * groups * _LUTRAM_LUTS)
+
+
 def _bram_blocks(bits: int, depth: int) -> float:
-    """Return the RAM blocks of 36 Kib of a FIFO, in steps of half a block.
+    """Return the RAM blocks of 36 Kib of a FIFO or memory, in steps of half a block.
 
     >>> _bram_blocks(512, 64), _bram_blocks(512, 1024), _bram_blocks(34, 32)
     (7.5, 14.5, 0.5)
@@ -575,16 +675,6 @@ def _bram_blocks(bits: int, depth: int) -> float:
     return -(-depth // words) * bits / 2
 
 
-def _uram_blocks(x_room: int) -> int:
-    """Return the UltraRAM blocks of x as words of 512 bits.
-
-    >>> _uram_blocks(65536), _uram_blocks(262144)
-    (8, 32)
-    """
-    words = -(-x_room // WORD_LANES)
-    return -(-_WORD_BITS // _URAM_BITS) * -(-words // _URAM_WORDS)
-
-
 def _sum(costs: Iterable[Cost]) -> Cost:
     return sum(costs, Cost())
 
@@ -593,7 +683,7 @@ def _sum(costs: Iterable[Cost]) -> Cost:
 
 
 def _resolve(spec: Kernel, chosen: Mapping[str, int], compute_units: int) -> dict[str, int]:
-    return spec.resolve({**room_for_x(spec, compute_units), **chosen})
+    return spec.resolve({**parameters_for(spec, compute_units), **chosen})
 
 
 def _shares(unit: Cost, board: Board, compute_units: int) -> tuple[Share, ...]:
@@ -661,12 +751,14 @@ def _power_w(
     calibration: Calibration | None,
 ) -> Figure:
     """Return the power of the model with every port busy all the time."""
-    if spec.name not in ("block", "scalar"):
+    if not spec.format:
         return unknown(f"there is no model of the power of kernel {spec.name}")
     if calibration is None:
         if board.name not in SHIPPED:
             return unknown(f"there is no calibration of the power of board {board.name}")
         calibration = load_calibration(board.name, board.name)
-    parameter = parameters["block" if spec.name == "block" else "slice"]
-    value = busy_power_w(spec.name, parameter, calibration, compute_units)
+    if spec.name not in calibration.kernels:
+        return unknown(f"calibration {calibration.name} has no power of kernel {spec.name}")
+    size = parameters[spec.parameters[0].name]  # that of its format: block, slice or depth
+    value = busy_power_w(spec.name, size, calibration, compute_units)
     return Figure(value=value, origin="modelled")

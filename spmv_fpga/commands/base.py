@@ -243,7 +243,8 @@ def kernel_options(
     """Return a decorator that adds the options that name a kernel.
 
     With a default of `auto` the parameters have none of their own: they may come from an
-    xclbin.
+    xclbin. Otherwise the command takes those of kernel lanes too, as `depth`, `panel` and
+    `y_room`, None where none is given.
     """
     has_auto = kernel_default == "auto"
 
@@ -251,8 +252,8 @@ def kernel_options(
     kernel: dict[str, Any] = (
         {"default": kernel_default} if kernel_default else {"required": True}
     )
-    names = {"auto": "auto, block or scalar.", "block": "block or scalar."}
-    every = "block, scalar, or bandwidth, which measures a memory channel."
+    names = {"auto": "auto, block or scalar.", "block": "block, lanes or scalar."}
+    every = "block, lanes, scalar, or bandwidth, which measures a memory channel."
 
     def add(command: Command) -> Command:
         options = (
@@ -274,9 +275,24 @@ def kernel_options(
         )  # fmt: skip
         for option in reversed(options if has_clock else options[:-1]):
             command = option(command)
-        return command
+        return command if has_auto else _lanes_options(command)
 
     return add
+
+
+def _lanes_options(command: Command) -> Command:
+    """Add the parameters of kernel lanes, which has defaults of its own."""
+    for flag, metavar, text in (
+        ("--y-room", "N", "Of lanes: elements of y on chip; fewer by default in many units."),
+        ("--panel", "N", "Of lanes: elements of x on chip at a time; 16384 by default."),
+        (
+            "--depth",
+            "D",
+            "Of lanes: accesses until a row returns: 8 (the default) or 16.",
+        ),
+    ):
+        command = click.option(flag, type=int, metavar=metavar, help=text)(command)
+    return command
 
 
 def json_options(command: Command) -> Command:
@@ -322,29 +338,44 @@ def write_stdout(text: str) -> None:
         raise SpmvFpgaError(stdout_refusal(error)) from None
 
 
-def kernel_parameter(kernel: str, block: int, slice_size: int) -> dict[str, int]:
-    """Return the kernel's own parameters; others are checked, and not used."""
+def kernel_parameter(
+    kernel: str, block: int, slice_size: int, **lanes: int | None
+) -> dict[str, int]:
+    """Return the kernel's own parameters; others are checked, and not used.
+
+    >>> kernel_parameter("lanes", 16, 16, depth=8, panel=None)
+    {'depth': 8}
+    """
     from ..formats.blocked_ell import check_block
     from ..formats.sliced_ell import check_slice_size
     from ..kernels import load_kernel
 
     check_block(block)
     check_slice_size(slice_size)
-    chosen = {"block": block, "slice": slice_size}
+    of_lanes = {name: value for name, value in lanes.items() if value is not None}
+    load_kernel("lanes").resolve(of_lanes)
+    chosen = {"block": block, "slice": slice_size, **of_lanes}
     own = {parameter.name for parameter in load_kernel(kernel).parameters}
     return {name: value for name, value in chosen.items() if name in own}
 
 
 def note_unused(
-    terminal: Terminal, kernel: str, block: int | None, slice_size: int | None
+    terminal: Terminal,
+    kernel: str,
+    block: int | None,
+    slice_size: int | None,
+    **lanes: int | None,
 ) -> None:
     """Say so where a parameter was set that the kernel does not have."""
     from ..kernels import load_kernel
 
     own = {parameter.name for parameter in load_kernel(kernel).parameters}
-    for name, value in (("block", block), ("slice", slice_size)):
-        if name not in own and value not in (None, DEFAULT_PARAMETER):
-            terminal.say(f"note: kernel {kernel} has no {name}; --{name} {value} is not used.")
+    given = {"block": block, "slice": slice_size}
+    asked = {name: value for name, value in given.items() if value != DEFAULT_PARAMETER}
+    for name, value in {**asked, **lanes}.items():
+        if name not in own and value is not None:
+            flag = name.replace("_", "-")
+            terminal.say(f"note: kernel {kernel} has no {name}; --{flag} {value} is not used.")
 
 
 def spread_words(arguments: Sequence[str], options: Sequence[str]) -> list[str]:

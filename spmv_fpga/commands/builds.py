@@ -28,12 +28,14 @@ from .base import (
     "--output",
     type=output_folder,
     metavar="DIR",
-    help="Folder; build/render/<kernel>_p<block>_l<slice>_cu<n> by default.",
+    help="Folder; build/render/<kernel>_p<block>_l<slice>_cu<n>, or lanes_d<depth>_cu<n>, by "
+    "default.",
 )
 @common_options
 @pass_terminal
 def render(
     terminal: Terminal,
+    /,
     kernel: str,
     block: int,
     slice_size: int,
@@ -41,11 +43,16 @@ def render(
     board: str,
     clock_hz: float | None,
     output: str | None,
+    **lanes: int | None,
 ) -> None:
     """Write the HLS project: kernel, constants, link.cfg and a Makefile."""
-    project = _project(kernel, block, slice_size, compute_units, board, clock_hz)
-    note_unused(terminal, kernel, block, slice_size)
-    name = f"{kernel}_p{block}_l{slice_size}_cu{len(project.units)}"
+    from ..toolchain.paths import folder_name
+
+    parameters = kernel_parameter(kernel, block, slice_size, **lanes)
+    project = _project(kernel, parameters, compute_units, board, clock_hz)
+    note_unused(terminal, kernel, block, slice_size, **lanes)
+    named = {"block": block, "slice": slice_size, **project.parameters}
+    name = folder_name(kernel, named, len(project.units))
     folder = Path(output) if output else Path("build/render") / name
     try:
         project.write(folder)
@@ -77,6 +84,7 @@ def render(
 @pass_terminal
 def xclbin_command(
     terminal: Terminal,
+    /,
     kernel: str,
     block: int,
     slice_size: int,
@@ -87,12 +95,14 @@ def xclbin_command(
     platform: str,
     build_dir: str,
     jobs: int | None,
+    **lanes: int | None,
 ) -> None:
     """Build the xclbin: with Vitis for hw and hw_emu, with a plain compiler for sw_emu."""
     from ..toolchain import builds
 
-    project = _project(kernel, block, slice_size, compute_units, board, clock_hz)
-    note_unused(terminal, kernel, block, slice_size)
+    parameters = kernel_parameter(kernel, block, slice_size, **lanes)
+    project = _project(kernel, parameters, compute_units, board, clock_hz)
+    note_unused(terminal, kernel, block, slice_size, **lanes)
     estimate = _check_room(terminal, project, is_emulated=target == "sw_emu")
     with terminal.steps() as step:
         built = builds.build(
@@ -110,8 +120,7 @@ def xclbin_command(
 
 def _project(
     kernel: str,
-    block: int,
-    slice_size: int,
+    parameters: dict[str, int],
     compute_units: int | str,
     board: str,
     clock_hz: float | None,
@@ -120,7 +129,6 @@ def _project(
     from ..boards import load_board
     from ..codegen import render_project
 
-    parameters = kernel_parameter(kernel, block, slice_size)
     card = load_board(board)
     return render_project(
         kernel,

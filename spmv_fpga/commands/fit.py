@@ -14,6 +14,7 @@ from .base import (
     json_options,
     kernel_options,
     kernel_parameter,
+    note_unused,
     pass_terminal,
 )
 
@@ -39,6 +40,7 @@ def fit_command(
     reports: str | None,
     as_json: bool,
     json_out: str | None,
+    **lanes: int | None,
 ) -> None:
     """Say what a design takes of a board, and how many units fit, before it is built."""
     from ..boards import load_board
@@ -46,7 +48,8 @@ def fit_command(
     from ..report.fit import comparison_tables, fit_tables
     from ..toolchain.reports import compare, read_reports
 
-    parameters = kernel_parameter(kernel, block, slice_size)
+    parameters = kernel_parameter(kernel, block, slice_size, **lanes)
+    note_unused(terminal, kernel, block, slice_size, **lanes)
     card = load_board(board)
     most = _most(kernel, parameters, card)
     asked = (most or 1) if compute_units == MOST_UNITS else int(compute_units)

@@ -202,6 +202,9 @@ def convert(
     stats: bool,
     as_json: bool,
     json_out: str | None,
+    depth: int | None,
+    panel: int | None,
+    y_room: int | None,
     **_: Any,
 ) -> None:
     """Convert a matrix to a kernel's format and save it, or count what formats would store."""
@@ -215,9 +218,10 @@ def convert(
         raise click.UsageError("give -o FILE.npz to save the matrix, or --stats to count.")
     if (as_json or json_out) and not stats:
         raise click.UsageError("--json and --json-out print what --stats counts; give --stats.")
-    parameter = kernel_parameter(kernel, block, slice_size)
+    lanes = {"depth": depth, "panel": panel, "y_room": y_room}
+    parameter = kernel_parameter(kernel, block, slice_size, **lanes)
     spec = load_product_kernel(kernel)
-    note_unused(terminal, kernel, block, slice_size)
+    note_unused(terminal, kernel, block, slice_size, **lanes)
     with terminal.download() as progress:
         loaded = open_matrix(matrix, symmetric, progress)
     if output:

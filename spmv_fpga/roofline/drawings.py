@@ -219,7 +219,7 @@ class Stream:
     name, element : str
         As the header has them.
     depth : str
-        Elements that it holds; the constant's name where the number follows from P or L.
+        Elements that it holds; the constant's name where the number follows from a parameter.
     writer, reader : int
         Numbers of the processes at its ends.
     """
@@ -308,7 +308,7 @@ def _stream(stream: HeaderStream, header: Header, kernel: str) -> Stream:
             f"{kernel}.hpp: stream {name} is used by {len(users)} processes; it must join two."
         )
     constant = re.search(rf"\b{re.escape(depth)}\s*=\s*(\d+)\s*;", header.text)
-    # One that follows from block or slice is known by its name only.
+    # One that follows from a parameter is known by its name only.
     held = depth if depth.isdigit() or constant is None else constant.group(1)
     return Stream(name, stream.c_type.removeprefix("std::"), held, *users)
 
@@ -325,7 +325,7 @@ def figure_3(kernel: str = "block") -> Figure:
     caption = (
         f"Data flow of kernel {kernel}, read from {kernel}.hpp: {len(flow.processes)} "
         f"processes (boxes) run side by side, joined by {len(flow.streams)} streams (rounded; "
-        "element × depth, by its name where it follows from block or slice). Ports of the "
+        "element × depth, by its name where it follows from a parameter). Ports of the "
         "card's memory are yellow."
     )
     with canvas.style():
@@ -385,8 +385,7 @@ def plan_of(flow: DataFlow) -> Plan:
     """Place processes on even rows and streams between them.
 
     Streams to the next row stand in the middle. Those that pass a process get a column of
-    their own on the left, the shortest nearest, so that no line crosses a box; ports stand on
-    the right.
+    their own beside it, so that no line crosses a box; ports stand on the right.
     """
     levels = flow.depth_of()
     columns = [0.0] * len(levels)
@@ -397,11 +396,7 @@ def plan_of(flow: DataFlow) -> Plan:
     processes = tuple((columns[i], 2.0 * levels[i]) for i in range(len(levels)))
 
     spans = [levels[s.reader] - levels[s.writer] for s in flow.streams]
-    passing = sorted((k for k, span in enumerate(spans) if span > 1), key=lambda k: spans[k])
     places: list[tuple[float, float]] = [(0.0, 0.0)] * len(flow.streams)
-    for number, k in enumerate(passing):
-        row = 2.0 * levels[flow.streams[k].writer] + 1
-        places[k] = (-1.25 * (number + 1), row)
     for level in set(levels):
         short = [
             k for k, s in enumerate(flow.streams) if spans[k] == 1 and levels[s.writer] == level
@@ -414,6 +409,9 @@ def plan_of(flow: DataFlow) -> Plan:
         for number, k in enumerate(short):
             spread = 1.1 * (number - (len(short) - 1) / 2)
             places[k] = (spread if is_shared else middle[number], 2.0 * level + 1)
+    boxes = [*processes, *(places[k] for k, span in enumerate(spans) if span == 1)]
+    for k, place in _beside(flow, levels, boxes).items():
+        places[k] = place
 
     ports = {}
     first = [n for n, p in flow.ports.items() if levels[p] == 0 and n not in flow.outputs]
@@ -428,6 +426,58 @@ def plan_of(flow: DataFlow) -> Plan:
     return Plan(processes, tuple(places), ports)
 
 
+_MOST_ON_ONE_SIDE = 3
+_BOX_TO_BOX, _LINE_TO_BOX, _LINE_TO_LINE = 1.1, 0.6, 0.3
+"""Columns between the middles of what must not touch."""
+_STEP = 0.05
+
+
+def _beside(
+    flow: DataFlow, levels: Sequence[int], boxes: Sequence[tuple[float, float]]
+) -> dict[int, tuple[float, float]]:
+    """Place the streams that pass a process, the shortest nearest; many take both sides."""
+    spans = [levels[s.reader] - levels[s.writer] for s in flow.streams]
+    passing = sorted((k for k, span in enumerate(spans) if span > 1), key=lambda k: spans[k])
+    sides = (-1, 1) if len(passing) > _MOST_ON_ONE_SIDE else (-1,)
+    boxes = list(boxes)
+    lines: list[tuple[float, float, float]] = []
+    places = {}
+    for number, k in enumerate(passing):
+        stream = flow.streams[k]
+        top, end = 2.0 * levels[stream.writer], 2.0 * levels[stream.reader]
+        side = sides[number % len(sides)]
+        free = (side * _STEP * step for step in count(1))
+        column = next(c for c in free if _is_free(c, top, end, boxes, lines))
+        places[k] = (column, top + 1)
+        boxes.append(places[k])
+        lines.append((column, top, end))
+    return places
+
+
+def _is_free(
+    column: float,
+    top: float,
+    end: float,
+    boxes: Sequence[tuple[float, float]],
+    lines: Sequence[tuple[float, float, float]],
+) -> bool:
+    """Whether a line from a row to another, with its box below the first, touches nothing."""
+    own = top + 1
+
+    def is_clear(other: float, room: float) -> bool:
+        return abs(column - other) > room - _STEP / 2
+
+    return all(
+        is_clear(at, _BOX_TO_BOX if row == own else _LINE_TO_BOX)
+        for at, row in boxes
+        if top <= row <= end
+    ) and all(
+        is_clear(at, _LINE_TO_BOX if first < own < last else _LINE_TO_LINE)
+        for at, first, last in lines
+        if first <= end and top <= last
+    )
+
+
 def _draw_plan(axes: Axes, flow: DataFlow, plan: Plan) -> None:
     boxes = [
         _node(axes, place, name, facecolor=_TINTS[0], pad_pt=3.6, gid=f"process-{number}")
@@ -440,8 +490,12 @@ def _draw_plan(axes: Axes, flow: DataFlow, plan: Plan) -> None:
         )
         writer, reader = boxes[stream.writer], boxes[stream.reader]
         if reader.row - writer.row > 2:  # past a process: round it
-            _line(axes, [writer.left, (own.column, writer.row), own.top])
-            _arrow(axes, [own.bottom, (own.column, reader.row), reader.left])
+            start, end = (
+                (node.left if own.column < node.column else node.right)
+                for node in (writer, reader)
+            )
+            _line(axes, [start, (own.column, writer.row), own.top])
+            _arrow(axes, [own.bottom, (own.column, reader.row), end])
         else:
             _line(axes, [writer.bottom, own.top])
             _arrow(axes, [own.bottom, reader.top])

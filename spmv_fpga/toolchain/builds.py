@@ -66,8 +66,7 @@ def _out_path(project: Project, target: str, platform: str, build_dir: Path) -> 
         target,
         platform,
         project.kernel.name,
-        block=project.parameters.get("block", 16),
-        slice_size=project.parameters.get("slice", 16),
+        parameters=project.parameters,
         compute_units=len(project.units),
     )
 

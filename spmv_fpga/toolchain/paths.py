@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..resources import data_dir, is_checkout
 
 BUILD_DIR = "build"
+
+_TILES = (("block", "p", 16), ("slice", "l", 16))
+_NAMED: dict[str, tuple[tuple[str, str, int], ...]] = {"lanes": (("depth", "d", 8),)}
+"""Parameters in a folder's name, their letters and defaults, where they are not `_TILES`."""
+
+
+def folder_name(kernel: str, parameters: Mapping[str, int | str], compute_units: int) -> str:
+    """Return the name of the folder of a design.
+
+    A kernel without tiles or slices of rows has its own parameter in the name; all others
+    have both, with their default where they lack one.
+
+    Examples
+    --------
+    >>> folder_name("block", {"block": 8, "x_room": 65536}, 4)
+    'block_p8_l16_cu4'
+    >>> folder_name("lanes", {"depth": 16, "panel": 8192}, 18)
+    'lanes_d16_cu18'
+    """
+    named = _NAMED.get(kernel, _TILES)
+    sizes = (f"{letter}{parameters.get(name, usual)}" for name, letter, usual in named)
+    return "_".join((kernel, *sizes, f"cu{compute_units}"))
 
 
 def xclbin_path(
@@ -16,17 +38,17 @@ def xclbin_path(
     platform: str,
     kernel: str,
     *,
-    block: int,
-    slice_size: int,
+    parameters: Mapping[str, int],
     compute_units: int,
 ) -> Path:
     """Return where an xclbin is built to.
 
-    >>> str(xclbin_path("build", "hw", "u50", "block", block=8, slice_size=16, compute_units=1))
+    >>> parameters = {"block": 8}
+    >>> str(xclbin_path("build", "hw", "u50", "block", parameters=parameters, compute_units=1))
     'build/hw/u50/block_p8_l16_cu1/block.xclbin'
     """
-    parameters = f"{kernel}_p{block}_l{slice_size}_cu{compute_units}"
-    return Path(build_dir) / target / platform / parameters / f"{kernel}.xclbin"
+    folder = folder_name(kernel, parameters, compute_units)
+    return Path(build_dir) / target / platform / folder / f"{kernel}.xclbin"
 
 
 def find_xclbin(
@@ -34,8 +56,9 @@ def find_xclbin(
     platforms: Sequence[str],
     kernel: str,
     *,
-    block: int | None,
-    slice_size: int | None,
+    block: int | None = None,
+    slice_size: int | None = None,
+    depth: int | None = None,
     compute_units: int,
 ) -> Path | None:
     """Find a built xclbin below `build/` of the working folder, or of the checkout.
@@ -46,8 +69,9 @@ def find_xclbin(
     roots = [Path(BUILD_DIR)]
     if is_checkout():
         roots.append(data_dir("hls_templates").parent / BUILD_DIR)
-    p, s = (("*" if value is None else value) for value in (block, slice_size))
-    pattern = f"{kernel}_p{p}_l{s}_cu{compute_units}/{kernel}.xclbin"
+    sizes = {"block": block, "slice": slice_size, "depth": depth}
+    any_of = {name: "*" if value is None else value for name, value in sizes.items()}
+    pattern = f"{folder_name(kernel, any_of, compute_units)}/{kernel}.xclbin"
     for root in roots:
         for platform in platforms:
             if found := sorted((root / target / platform).glob(pattern)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,8 @@ BAD_USAGE = [
     (("render",), ["--kernel"]),
     (("render", "--kernel", "fast"), ["fast"]),
     (("render", "--kernel", "block", "--block", "12"), ["12"]),
+    (("render", "--kernel", "lanes", "--depth", "12"), ["depth", "12", "8 or 16"]),
+    (("render", "--kernel", "block", "--panel", "40000"), ["panel", "40000", "32768"]),
     (("render", "--kernel", "block", "-o", "text.txt/project"), ["text.txt/project"]),
     (("xclbin", "--kernel", "block", "--block", "5"), ["5"]),
     (("convert", "--matrix", POISSON, "--stats", "--block", "12"), ["12"]),
@@ -254,6 +257,27 @@ def test_render_has_a_place_of_its_own_for_every_parameter(program):
         assert program.here("render", "--kernel", "block", "--block", block).status == 0
     folders = sorted(path.name for path in (program.cwd / "build" / "render").iterdir())
     assert folders == ["block_p32_l16_cu1", "block_p8_l16_cu1"]
+
+
+def test_render_takes_the_parameters_of_lanes(program):
+    words = ("--depth", "16", "--panel", "8192", "--y-room", "16384", "--cu", "2")
+    assert program.here("render", "--kernel", "lanes", *words).stderr == (
+        f"wrote 9 files to {Path('build/render/lanes_d16_cu2')}\n"
+    )
+    folder = program.cwd / "build" / "render" / "lanes_d16_cu2"
+    text = (folder / "constants.hpp").read_text("utf-8")
+    constants = dict(re.findall(r"constexpr unsigned (k\w+) = (\d+);", text))
+    assert constants == {"kDepth": "16", "kPanel": "8192", "kYRoom": "16384"}
+
+
+@pytest.mark.parametrize("command", ["render", "fit"])
+def test_parameters_of_lanes_are_noted_where_another_kernel_runs(program, command):
+    outcome = program.here(command, "--kernel", "block", "--depth", "8", "--y-room", "8192")
+    assert outcome.status == 0
+    assert outcome.stderr.startswith(
+        "note: kernel block has no depth; --depth 8 is not used.\n"
+        "note: kernel block has no y_room; --y-room 8192 is not used.\n"
+    )
 
 
 @pytest.mark.compiler

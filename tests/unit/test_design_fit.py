@@ -14,6 +14,7 @@ from spmv_fpga.codegen import render_project
 from spmv_fpga.commands.fit import fit_command
 from spmv_fpga.design_fit import (
     Cost,
+    Memory,
     Stream,
     Structure,
     choose_x_room,
@@ -110,8 +111,8 @@ def test_a_stream_of_a_type_that_is_not_known_is_refused_by_name(monkeypatch):
 
 
 def test_a_kernel_without_a_count_is_refused():
-    with pytest.raises(KernelSpecError, match="nothing is known of what kernel lanes takes"):
-        structure_of("lanes", {})
+    with pytest.raises(KernelSpecError, match="nothing is known of what kernel odd takes"):
+        structure_of("odd", {})
 
 
 # What its parts take
@@ -120,7 +121,8 @@ def test_a_kernel_without_a_count_is_refused():
 def test_the_parts_of_a_unit_are_counted_times_their_cost():
     made_of = Structure(
         multipliers=16, adders=15, accumulators=2, processes=9, word_processes=6,
-        streams=(Stream("words", 512, 64), Stream("marks", 2, 64)), x_room=65536,
+        streams=(Stream("words", 512, 64), Stream("marks", 2, 64)),
+        memories=(Memory("x_copy", 512, 4096, kind="uram"),),
     )  # fmt: skip
     parts = design_fit._parts(BLOCK, made_of, U50)
     assert parts["arithmetic"] == Cost(
@@ -129,7 +131,7 @@ def test_the_parts_of_a_unit_are_counted_times_their_cost():
         ff=16 * 370 + 15 * 407 + 2 * 751,
     )
     assert parts["processes"] == Cost(lut=9 * 240 + 6 * 512, ff=9 * 245 + 6 * 1024)
-    assert parts["x"] == Cost(uram=8)
+    assert parts["memories"] == Cost(uram=8)
     # 512 bits take 15 half blocks; 128 bits are shift registers of 32.
     assert parts["streams"] == Cost(bram=7.5, lut=2 * 30 + 2 * 2, ff=2 * 25 + 512)
 
@@ -189,6 +191,100 @@ def test_the_room_for_x_is_that_of_the_rendered_kernel(units):
 
 def test_a_room_for_x_that_is_asked_for_is_kept():
     assert fit("block", {"x_room": 131072}, U50, 16).per_unit.uram == 16
+
+
+# Kernel lanes
+
+
+def lanes_with(**chosen: int) -> Structure:
+    return structure_of("lanes", load_kernel("lanes").resolve(chosen))
+
+
+def memory_of(structure: Structure, name: str) -> Memory:
+    (found,) = (memory for memory in structure.memories if memory.name == name)
+    return found
+
+
+def test_lanes_has_16_products_two_sums_of_16_a_tree_and_its_adder():
+    made_of = lanes_with()
+    assert (made_of.multipliers, made_of.adders, made_of.accumulators) == (16, 0, 0)
+    assert made_of.lane_adders == 16 + 16 + 15 + 1
+    assert made_of.word_choices == 4 + 1
+    assert (made_of.processes, made_of.word_processes) == (7, 7)
+    assert fit("lanes", {}, U50).per_unit.dsp == 16 * 3 + 48 * 2
+
+
+def test_the_streams_of_lanes_have_the_bits_of_its_own_types():
+    bits = {stream.name: stream.bits for stream in lanes_with().streams}
+    assert (bits["panel_words"], bits["panel_sizes"], bits["operands"]) == (32, 64, 513)
+
+
+@pytest.mark.parametrize(
+    ("panel", "words", "uram"), [(8192, 2048, 16), (16384, 4096, 16), (32768, 8192, 32)]
+)
+def test_a_panel_stands_in_eight_copies_of_two_banks(panel, words, uram):
+    copies = memory_of(lanes_with(panel=panel), "x_copies")
+    assert copies == Memory("x_copies", 64, words, banks=16, kind="uram")
+    assert design_fit._memory_cost(copies) == Cost(uram=uram)
+
+
+@pytest.mark.parametrize(
+    ("y_room", "words", "bram"), [(8192, 512, 8), (16384, 1024, 16), (32768, 2048, 32)]
+)
+def test_y_stands_in_a_bank_for_each_lane(y_room, words, bram):
+    banks = memory_of(lanes_with(y_room=y_room), "y_banks")
+    assert banks == Memory("y_banks", 32, words, banks=16, kind="bram")
+    assert design_fit._memory_cost(banks) == Cost(bram=bram)
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_partial_sums_stand_in_luts(depth):
+    partials = memory_of(lanes_with(depth=depth), "partials")
+    assert partials == Memory("partials", 32, depth, banks=16)
+    # 32 bits are three groups of eight LUTs.
+    assert design_fit._memory_cost(partials) == Cost(lut=16 * 3 * 8)
+
+
+def test_an_array_that_no_pragma_places_is_counted_by_its_size():
+    assert design_fit._memory_cost(memory_of(lanes_with(), "merged")) == Cost(bram=0.5)
+
+
+def test_an_array_in_registers_is_no_memory():
+    assert [m.name for m in structure_of("block", BLOCK.resolve({})).memories] == ["x_copy"]
+    assert "terms" not in [memory.name for memory in lanes_with().memories]
+
+
+def test_an_array_of_a_type_that_is_not_known_is_refused_by_name(monkeypatch):
+    header = Header.parse("  odd_t oddities[4];\n")
+    monkeypatch.setattr(design_fit, "read_header", lambda kernel: header)
+    with pytest.raises(KernelSpecError, match="array oddities of kernel block is of type"):
+        structure_of("block", {"block": 16, "x_room": 65536})
+
+
+@pytest.mark.parametrize(
+    ("units", "room"), [(1, 32768), (8, 32768), (9, 16384), (16, 16384), (17, 8192), (28, 8192)]
+)
+def test_many_units_of_lanes_hold_less_of_y(units, room):
+    assert fit("lanes", {}, U50, units).parameters["y_room"] == room
+    rendered = render_project("lanes", {}, U50, compute_units=units).parameters
+    assert rendered == fit("lanes", {}, U50, units).parameters
+
+
+def test_a_room_for_y_that_is_asked_for_is_kept():
+    assert fit("lanes", {"y_room": 65536}, U50, 16).parameters["y_room"] == 65536
+
+
+def test_less_room_for_y_lets_more_units_of_lanes_fit():
+    assert max_units("lanes", {"y_room": 32768}, U50) < max_units("lanes", {}, U50)
+
+
+def test_where_a_calibration_lacks_the_kernel_the_power_is_not_checked():
+    known = load_calibration("u50")
+    without = {name: own for name, own in known.kernels.items() if name != "lanes"}
+    report = fit("lanes", {}, U50, calibration=replace(known, kernels=without))
+    assert report.power_w.value is None
+    assert report.fits
+    assert "calibration u50 has no power of kernel lanes" in report.warnings[0]
 
 
 # A design against the limits
@@ -311,8 +407,9 @@ def test_less_than_one_unit_is_refused():
 @pytest.mark.parametrize("board", board_names())
 @pytest.mark.parametrize(
     ("kernel", "parameters"),
-    [("block", {"block": 4}), ("block", {"block": 16}), ("scalar", {}), ("bandwidth", {})],
-)
+    [("block", {"block": 4}), ("block", {"block": 16}), ("scalar", {}), ("bandwidth", {}),
+     ("lanes", {"depth": 16})],
+)  # fmt: skip
 def test_the_most_units_fit_and_no_more_do(kernel, parameters, board):
     card = load_board(board)
     most = max_units(kernel, parameters, card)
@@ -361,3 +458,11 @@ def test_the_command_says_what_does_not_fit_and_does_not_fail():
 def test_a_count_of_units_that_is_neither_a_number_nor_max_is_refused():
     done = CliRunner().invoke(fit_command, ["--cu", "most"])
     assert done.exit_code == 2
+
+
+def test_the_command_takes_the_parameters_of_lanes():
+    words = ["--depth", "16", "--panel", "8192", "--y-room", "16384", "--cu", "4", "--json"]
+    done = CliRunner().invoke(fit_command, ["--kernel", "lanes", *words])
+    document = json.loads(done.stdout)
+    assert [document[name] for name in ("depth", "panel", "y_room")] == [16, 8192, 16384]
+    assert document["compute_units"] == 4

@@ -114,6 +114,20 @@ def test_variables_work_the_same_from_the_environment(checkout):
     ]
 
 
+def test_parameters_of_lanes_are_passed_on_where_they_are_given(checkout):
+    checkout.set_up()
+    checkout.make("render", "KERNEL=lanes", "DEPTH=16", "YROOM=8192", "CU=18")
+    assert checkout.calls() == [
+        "-m spmv_fpga render --kernel lanes --block 16 --slice 16 --cu 18 --depth 16 "
+        "--y-room 8192"
+    ]
+    checkout.make("xclbin", PANEL="8192")
+    assert checkout.calls() == [
+        "-m spmv_fpga xclbin --kernel block --block 16 --slice 16 --cu 1 --panel 8192 "
+        "--target hw --build-dir build"
+    ]
+
+
 def test_make_xclbin_sets_up_only_the_virtual_environment(checkout):
     without_packages(checkout, user_id=1000)
     assert checkout.make("xclbin").returncode == 0

@@ -483,6 +483,37 @@ def test_no_two_nodes_of_a_data_flow_cover_each_other(kernel):
     assert all(Box(0, 0, width, height).contains(node) for node in nodes)
 
 
+@pytest.mark.parametrize("kernel", kernel_names())
+def test_no_line_of_a_data_flow_crosses_a_box(kernel):
+    figure = figure_3(kernel)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    boxes = [
+        t.get_bbox_patch().get_window_extent().padded(-2)
+        for t in figure.findobj(mpl.text.Text)
+        if t.get_bbox_patch() is not None
+    ]
+    parts = [
+        mpl.path.Path(part)
+        for line in axes.lines
+        for part in itertools.pairwise(axes.transData.transform(line.get_xydata()))
+    ]
+    assert len(parts) > len(data_flow(kernel).streams)
+    assert not any(part.intersects_bbox(box, filled=False) for part in parts for box in boxes)
+
+
+def test_many_streams_that_pass_a_process_take_both_sides():
+    flow = data_flow("lanes")
+    plan = plan_of(flow)
+    columns = [
+        column
+        for stream, (column, _) in zip(flow.streams, plan.streams, strict=True)
+        if stream.reader - stream.writer > 1
+    ]
+    assert len(columns) == len(set(columns)) == 6
+    assert sum(column < 0 for column in columns) == 3
+
+
 def test_a_stream_that_passes_a_process_goes_round_it():
     flow = data_flow("block")
     plan = plan_of(flow)
