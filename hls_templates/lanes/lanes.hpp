@@ -1,17 +1,13 @@
 // Kernel `lanes`: y = A·x with A in SELL-C-sigma, sixteen rows and sixteen products a cycle.
 //
-//   x ──────┬─► read_panels ─┬─► x_words ─────────────────────────────────► gather_x
-//   matrix ─┘                ├─► panel_sizes ──────────────────────────────► gather_x
-//                            ├─► panel_words ─► unpack
-//                            ├─► words ─► unpack ─┬─► index_words ─────────► gather_x
-//                            │                    ├─► value_words ─────────► multiply
-//                            │                    └─► address_words ───────► add_y
-//                            ├─► panel_chunks ─────────────────────────────► add_y
-//                            └─► merge_words ──────────────────────────────► add_y
+//   x ──────┬─► read_panels ─┬─► panel_sizes ───► multiply
+//   matrix ─┘                ├─► x_words ───────► multiply
+//                            ├─► index_words ───► multiply
+//                            ├─► value_words ───► multiply
+//                            ├─► panel_chunks ──► add_y
+//                            └─► address_words ─► add_y
 //
-//   gather_x ─► operands ─► multiply ─► products ─► accumulate ─► piece_sums ─► add_y
-//
-//   add_y ─► y_words ─► write_y ─► y
+//   multiply ─► piece_sums ─► add_y ─► y
 //
 // Columns come in panels, whose x is held on the chip. A panel is a header word and its chunks; the
 // header of the next panel stands behind it. A chunk is depth pieces of a row for each lane: first
@@ -21,6 +17,9 @@
 //
 // Rows that are too long for one lane have whole words of y behind the real ones; the end of the
 // stream lists the rows that these are added to.
+//
+// Three processes, for a unit shall be small: what limits how many fit is the logic that hands wide
+// words on.
 #pragma once
 
 #include "constants.hpp"
@@ -74,29 +73,20 @@ struct PanelSize {
   unsigned num_accesses;
 };
 
-struct Operands {
-  float x[kLanes];
-  bool is_last;  // in the last slot-column of its chunk
-};
-
-struct Products {
-  float values[kLanes];
-  bool is_last;
-};
+// y needs a sum for each lane only every second cycle (even a chunk one slot wide takes the channel
+// sixteen), so eight adders and banks serve sixteen lanes, one half after the other.
+constexpr unsigned kHalf = kLanes / 2;
+constexpr unsigned kYWords = 2 * kYAddresses;  // in a bank
 
 // Depths: what a process may run ahead of the next one. A pipeline that waits for input may keep
-// results that it has computed already (pipeline style stp). So values must hold the accesses whose
-// operands are still inside gather_x; addresses, and the sizes of panels, those whose sums are
-// still inside gather_x, multiply and accumulate.
-constexpr unsigned kGatherLatency = 16;
-constexpr unsigned kSumLatency = 64;
-constexpr unsigned kWordDepth = 32;      // what a LUT holds as a shift register
-constexpr unsigned kAddressDepth = 128;  // of words; block RAM has as much for so wide a word
+// results that it has computed already (pipeline style stp). So addresses, and the sizes of panels,
+// must hold those of pieces whose sums are still inside multiply.
+constexpr unsigned kMultiplyLatency = 24;  // reading x, a product and an addition
+constexpr unsigned kWordDepth = 32;        // what a LUT holds as a shift register
 constexpr unsigned kPanelDepth = 32;
 
-static_assert(kWordDepth >= kGatherLatency + 2, "operands would never leave gather_x");
-static_assert(kAddressDepth * 2 > kSumLatency, "sums would never leave accumulate");
-static_assert(kPanelDepth * kDepth > kSumLatency, "small panels would never leave accumulate");
+static_assert(kWordDepth * 2 > kMultiplyLatency + kDepth, "sums would never leave multiply");
+static_assert(kPanelDepth * kDepth > kMultiplyLatency, "small panels would never leave multiply");
 
 // One of the 32 numbers of 16 bits in a word.
 inline unsigned half_of(const word_t& word, unsigned number) {
@@ -104,26 +94,56 @@ inline unsigned half_of(const word_t& word, unsigned number) {
   return word[number / 2] >> (16 * (number % 2)) & 0xFFFFu;
 }
 
+// Where a word of a panel belongs: addresses first, then pairs of accesses, chunk by chunk.
+struct Place {
+  bool is_address;
+  unsigned number;  // address word of its chunk, or pair of its slot-column
+  unsigned part;    // word of its pair
+};
+
+inline Place first_place() {
+#pragma HLS inline
+  const Place place = {true, 0, 0};
+  return place;
+}
+
+inline Place next_place(const Place& now, bool ends_chunk) {
+#pragma HLS inline
+  Place next = now;
+  if (now.is_address) {
+    next.is_address = now.number != kAddressWords - 1;
+    next.number = next.is_address ? now.number + 1 : 0;
+  } else if (now.part < kWordsPerPair - 1) {
+    next.part = now.part + 1;
+  } else {
+    const bool ends_column = now.number == kPairs - 1;
+    next.is_address = ends_column && ends_chunk;
+    next.number = ends_column ? 0 : now.number + 1;
+    next.part = 0;
+  }
+  return next;
+}
+
 // All that a unit reads: for each panel first its x, for nothing can be multiplied before it is on
-// the chip, then its chunks. The header behind them comes in the same burst: the next panel does
-// not wait for a latency of the memory to learn its own size. One process, so that both may also
-// come through one port (link.cfg decides).
+// the chip, then its chunks, told apart as they come. The header behind them comes in the same
+// burst: the next panel does not wait for a latency of the memory to learn its own size. One
+// process, so that x and matrix may also come through one port (link.cfg decides).
 inline void read_panels(const floats_t* x, const word_t* matrix, hls::stream<floats_t>& x_words,
-                        hls::stream<word_t>& words, hls::stream<unsigned>& panel_words,
-                        hls::stream<PanelSize>& panel_sizes, hls::stream<unsigned>& panel_chunks,
-                        hls::stream<word_t>& merge_words, unsigned num_words, unsigned num_panels) {
+                        hls::stream<word_t>& address_words, hls::stream<word_t>& value_words,
+                        hls::stream<word_t>& index_words, hls::stream<PanelSize>& panel_sizes,
+                        hls::stream<unsigned>& panel_chunks, unsigned num_words,
+                        unsigned num_panels) {
   word_t header;
-  unsigned place = 0;
+  unsigned start = 0;
   if (num_panels > 0) {
     header = load(matrix, 0);
-    place = 1;
+    start = 1;
   }
 ReadPanels:
   for (unsigned panel = 0; panel < num_panels; ++panel) {
     const unsigned num_panel_words = header[0];
     const unsigned first_x_word = header[1];
     const PanelSize size = {header[2], header[4]};
-    panel_words.write(num_panel_words);
     panel_sizes.write(size);
     panel_chunks.write(header[3]);
   ReadX:
@@ -133,70 +153,47 @@ ReadPanels:
     }
     drain();
     const unsigned num_read = panel + 1 < num_panels ? num_panel_words + 1 : num_panel_words;
+    Place place = first_place();
   ReadChunks:
     for (unsigned i = 0; i < num_read; ++i) {
 #pragma HLS pipeline II = 1
-      const word_t word = load(matrix, place + i);
+      const word_t word = load(matrix, start + i);
       if (i == num_panel_words) {
         header = word;
-      } else {
-        words.write(word);
-      }
-    }
-    drain();
-    place += num_read;
-  }
-ReadMerged:
-  for (unsigned i = place; i < num_words; ++i) {
-#pragma HLS pipeline II = 1
-    merge_words.write(load(matrix, i));
-  }
-}
-
-// Tells addresses, values and indices of the chunks from one another. A loop for each panel: one
-// for all would wait for words that come only behind the next panel's x, and keep the last indices
-// of this panel meanwhile, without which gather_x never takes that x.
-inline void unpack(hls::stream<word_t>& words, hls::stream<unsigned>& panel_words,
-                   hls::stream<word_t>& address_words, hls::stream<word_t>& value_words,
-                   hls::stream<word_t>& index_words, unsigned num_panels) {
-UnpackPanels:
-  for (unsigned panel = 0; panel < num_panels; ++panel) {
-    const unsigned num_words = panel_words.read();
-    bool is_address = true;
-    unsigned place = 0;  // address word of its chunk, or pair of its slot-column
-    unsigned part = 0;   // word of its pair
-  Unpack:
-    for (unsigned i = 0; i < num_words; ++i) {
-#pragma HLS pipeline II = 1
-      const word_t word = words.read();
-      if (is_address) {
+      } else if (place.is_address) {
         address_words.write(word);
-        is_address = place != kAddressWords - 1;
-        place = is_address ? place + 1 : 0;
-      } else if (part < kWordsPerPair - 1) {
+      } else if (place.part < kWordsPerPair - 1) {
         value_words.write(word);
-        ++part;
       } else {
         index_words.write(word);
-        const bool ends_column = place == kPairs - 1;
-        is_address = ends_column && (word[0] & kLastInChunk) != 0;
-        place = ends_column ? 0 : place + 1;
-        part = 0;
       }
+      place = next_place(place, (word[0] & kLastInChunk) != 0);
     }
     drain();
+    start += num_read;
+  }
+ReadMerged:
+  for (unsigned i = start; i < num_words; ++i) {
+#pragma HLS pipeline II = 1
+    address_words.write(load(matrix, i));
   }
 }
 
-// Serves sixteen elements of x a cycle, one to each lane, from copies of the panel on chip.
-inline void gather_x(hls::stream<floats_t>& x_words, hls::stream<word_t>& index_words,
-                     hls::stream<PanelSize>& panel_sizes, hls::stream<Operands>& operands,
-                     unsigned num_panels) {
+// Sixteen products a cycle, with x from copies of the panel on chip, and the sums of their pieces.
+// Sums start anew in the first slot-column of a chunk and leave in the last one as they are
+// computed: nothing is ever drained.
+inline void multiply(hls::stream<floats_t>& x_words, hls::stream<word_t>& index_words,
+                     hls::stream<word_t>& value_words, hls::stream<PanelSize>& panel_sizes,
+                     hls::stream<floats_t>& piece_sums, unsigned num_panels) {
   pair_t x_copies[kCopies][kXBanks][kXPairs];
 #pragma HLS array_partition variable = x_copies dim = 1 complete
 #pragma HLS array_partition variable = x_copies dim = 2 complete
 #pragma HLS bind_storage variable = x_copies type = ram_t2p impl = uram
-GatherPanels:
+  float partials[kDepth][kLanes];
+#pragma HLS array_partition variable = partials dim = 2 complete
+  SPMV_ACCUMULATOR(partials, kDepth, kReuseDistance);
+  result_latency(2 * kAdderLatency);
+MultiplyPanels:
   for (unsigned panel = 0; panel < num_panels; ++panel) {
     const PanelSize size = panel_sizes.read();
     SPMV_REQUIRE(size.num_x_words <= kPanelWords, "a panel is wider than its room on chip");
@@ -223,13 +220,20 @@ GatherPanels:
     drain();
 
     word_t index_word;
-  GatherX:
+    unsigned place = 0;  // access of its slot-column
+    bool is_first = true;
+  Multiply:
     for (unsigned i = 0; i < size.num_accesses; ++i) {
 #pragma HLS pipeline II = 1
+#pragma HLS dependence variable = partials inter RAW distance = 8 true
+      const word_t value_word = value_words.read();
       const unsigned access = i % 2;  // of its pair
       if (access == 0) index_word = index_words.read();
-      Operands operand;
-    GatherLanes:
+      const bool is_last = (half_of(index_word, access * kLanes) & kLastInChunk) != 0;
+      if (!is_first) SPMV_READS(partials, place);
+      SPMV_WRITES(partials, place);
+      floats_t sums;
+    MultiplyLanes:
       for (unsigned lane = 0; lane < kLanes; ++lane) {
 #pragma HLS unroll
         const unsigned column = half_of(index_word, access * kLanes + lane) & kColumnMask;
@@ -239,66 +243,18 @@ GatherPanels:
         const pair_t even = x_copies[lane / 2][0][address];
         const pair_t odd = x_copies[lane / 2][1][address];
         const pair_t pair = column / 2 % kXBanks == 0 ? even : odd;
-        operand.x[lane] = pair[column % 2];
+        const float before = is_first ? 0.0f : partials[place][lane];
+        const float sum = before + product_of(value_word[lane], pair[column % 2]);
+#pragma HLS bind_op variable = sum op = fadd impl = fulldsp latency = 6
+        partials[place][lane] = sum;
+        sums[lane] = sum;
       }
-      operand.is_last = (half_of(index_word, access * kLanes) & kLastInChunk) != 0;
-      operands.write(operand);
+      if (is_last) piece_sums.write(sums);
+      const bool ends_column = place == kDepth - 1;
+      is_first = ends_column ? is_last : is_first;
+      place = ends_column ? 0 : place + 1;
     }
     drain();
-  }
-}
-
-// Sixteen products a cycle.
-inline void multiply(hls::stream<word_t>& value_words, hls::stream<Operands>& operands,
-                     hls::stream<Products>& products, unsigned num_accesses) {
-  result_latency(kAdderLatency);
-Multiply:
-  for (unsigned i = 0; i < num_accesses; ++i) {
-#pragma HLS pipeline II = 1
-    const Operands operand = operands.read();
-    const word_t word = value_words.read();
-    Products product;
-  MultiplyLanes:
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-#pragma HLS unroll
-      product.values[lane] = product_of(word[lane], operand.x[lane]);
-    }
-    product.is_last = operand.is_last;
-    products.write(product);
-  }
-}
-
-// Adds the products of a piece. Sums start anew in the first slot-column of a chunk and leave in
-// the last one as they are computed: nothing is ever drained.
-inline void accumulate(hls::stream<Products>& products, hls::stream<floats_t>& piece_sums,
-                       unsigned num_accesses) {
-  float partials[kDepth][kLanes];
-#pragma HLS array_partition variable = partials dim = 2 complete
-  SPMV_ACCUMULATOR(partials, kDepth, kReuseDistance);
-  result_latency(kAdderLatency);
-  unsigned place = 0;
-  bool is_first = true;
-Accumulate:
-  for (unsigned i = 0; i < num_accesses; ++i) {
-#pragma HLS pipeline II = 1
-#pragma HLS dependence variable = partials inter RAW distance = 8 true
-    const Products product = products.read();
-    if (!is_first) SPMV_READS(partials, place);
-    SPMV_WRITES(partials, place);
-    floats_t sums;
-  AddProducts:
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-#pragma HLS unroll
-      const float before = is_first ? 0.0f : partials[place][lane];
-      const float sum = before + product.values[lane];
-#pragma HLS bind_op variable = sum op = fadd impl = fulldsp latency = 6
-      partials[place][lane] = sum;
-      sums[lane] = sum;
-    }
-    if (product.is_last) piece_sums.write(sums);
-    const bool ends_column = place == kDepth - 1;
-    is_first = ends_column ? product.is_last : is_first;
-    place = ends_column ? 0 : place + 1;
   }
 }
 
@@ -321,32 +277,38 @@ TurnSteps:
   return now;
 }
 
-// Adds the sums of pieces to y, which stays on the chip for all panels: a bank for each lane.
-// Within a panel the host keeps pieces of the same element kReuseDistance apart; panels are loops
+// Where the element at an address of a lane stands in its bank.
+inline unsigned y_word(unsigned lane, unsigned address) {
+#pragma HLS inline
+  return 2 * address + lane / kHalf;
+}
+
+// Adds the sums of pieces to y, which stays on the chip for all panels, and writes it out. Within a
+// panel the host keeps pieces of the same element kReuseDistance positions apart; panels are loops
 // of their own, which end before the next one starts.
 //
-// Word j of y stands at address j of all banks, turned by j lanes: rows of the same kind, which
+// Word j of y stands at address j of all lanes, turned by j lanes: rows of the same kind, which
 // often recur after a few rows, are then no burden for one lane alone.
 inline void add_y(hls::stream<floats_t>& piece_sums, hls::stream<word_t>& address_words,
-                  hls::stream<unsigned>& panel_chunks, hls::stream<word_t>& merge_words,
-                  hls::stream<floats_t>& y_words, unsigned num_panels, unsigned num_merged,
-                  unsigned num_y_words) {
-  float y_banks[kLanes][kYAddresses];
+                  hls::stream<unsigned>& panel_chunks, floats_t* y, unsigned num_panels,
+                  unsigned num_merged, unsigned num_y_words) {
+  float y_banks[kHalf][kYWords];
 #pragma HLS array_partition variable = y_banks dim = 1 complete
 #pragma HLS bind_storage variable = y_banks type = ram_s2p impl = bram
   float merged[kMergeRoom];
-  SPMV_ACCUMULATOR(y_banks, kLanes * kYAddresses, kReuseDistance);
+  SPMV_ACCUMULATOR(y_banks, kHalf * kYWords, kReuseDistance);
+  SPMV_ACCUMULATOR(merged, kMergeRoom, kReuseDistance);
   result_latency(kReuseDistance);  // y is read, added to and written back
   SPMV_REQUIRE(num_merged <= kMergeRoom, "there are more words of long rows than room for them");
   SPMV_REQUIRE(num_y_words + num_merged <= kYAddresses, "y is longer than its room on chip");
 ClearY:
-  for (unsigned address = 0; address < num_y_words + num_merged; ++address) {
+  for (unsigned i = 0; i < 2 * (num_y_words + num_merged); ++i) {
 #pragma HLS pipeline II = 1
     tick();
-  ClearLanes:
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
+  ClearBanks:
+    for (unsigned bank = 0; bank < kHalf; ++bank) {
 #pragma HLS unroll
-      y_banks[lane][address] = 0.0f;
+      y_banks[bank][i] = 0.0f;
     }
   }
   drain();
@@ -355,41 +317,52 @@ AddPanels:
   for (unsigned panel = 0; panel < num_panels; ++panel) {
     const unsigned num_positions = panel_chunks.read() * kDepth;
     word_t address_word;
+    floats_t sums;
   AddPieces:
-    for (unsigned i = 0; i < num_positions; ++i) {
+    for (unsigned i = 0; i < 2 * num_positions; ++i) {
 #pragma HLS pipeline II = 1
 #pragma HLS dependence variable = y_banks inter RAW distance = 8 true
-      if (i % 2 == 0) address_word = address_words.read();
-      const floats_t sums = piece_sums.read();
-    AddLanes:
-      for (unsigned lane = 0; lane < kLanes; ++lane) {
+      tick();
+      const unsigned half = i % 2;
+      if (i % 4 == 0) address_word = address_words.read();
+      if (half == 0) sums = piece_sums.read();
+    AddBanks:
+      for (unsigned bank = 0; bank < kHalf; ++bank) {
 #pragma HLS unroll
-        const unsigned address = half_of(address_word, i % 2 * kLanes + lane);
+        const unsigned lane = half * kHalf + bank;
+        const unsigned address = half_of(address_word, i % 4 / 2 * kLanes + lane);
         if (address != kNoAddress) {
           SPMV_REQUIRE(address < num_y_words + num_merged, "a piece lies beyond the end of y");
-          SPMV_READS(y_banks, lane * kYAddresses + address);
-          SPMV_WRITES(y_banks, lane * kYAddresses + address);
-          const float sum = y_banks[lane][address] + sums[lane];
+          const unsigned word = y_word(lane, address);
+          SPMV_READS(y_banks, bank * kYWords + word);
+          SPMV_WRITES(y_banks, bank * kYWords + word);
+          const float sum = y_banks[bank][word] + sums[lane];
 #pragma HLS bind_op variable = sum op = fadd impl = fulldsp latency = 6
-          y_banks[lane][address] = sum;
+          y_banks[bank][word] = sum;
         }
       }
     }
     drain();
   }
 
+  // One adder sums the lanes of all merged words in turn, then adds them to their rows.
+  const unsigned num_turns = num_merged == 0 ? 0 : at_least(kReuseDistance, num_merged);
 SumMerged:
-  for (unsigned i = 0; i < num_merged; ++i) {
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+  SumWords:
+    for (unsigned i = 0; i < num_turns; ++i) {
 #pragma HLS pipeline II = 1
-    tick();
-    float terms[kLanes];
-#pragma HLS array_partition variable = terms complete
-  ReadLanes:
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-#pragma HLS unroll
-      terms[lane] = y_banks[lane][num_y_words + i];
+#pragma HLS dependence variable = merged inter RAW distance = 8 true
+      tick();
+      if (i < num_merged) {
+        if (lane > 0) SPMV_READS(merged, i);
+        SPMV_WRITES(merged, i);
+        const float before = lane == 0 ? 0.0f : merged[i];
+        const float sum = before + y_banks[lane % kHalf][y_word(lane, num_y_words + i)];
+#pragma HLS bind_op variable = sum op = fadd impl = fulldsp latency = 6
+        merged[i] = sum;
+      }
     }
-    merged[i] = tree_sum<kLanes>(terms);
   }
   drain();
 
@@ -399,75 +372,63 @@ AddMerged:
 #pragma HLS pipeline II = 1
 #pragma HLS dependence variable = y_banks inter RAW distance = 8 true
     tick();
-    if (i % kLanes == 0) merge_word = merge_words.read();
+    if (i % kLanes == 0) merge_word = address_words.read();
     const std::uint32_t row = merge_word[i % kLanes];
     const unsigned address = row / kLanes;
     SPMV_REQUIRE(row == kNoRow || address < num_y_words, "a long row lies beyond the end of y");
-  AddRow:
-    for (unsigned lane = 0; lane < kLanes; ++lane) {
-#pragma HLS unroll
-      if (row != kNoRow && (row + address) % kLanes == lane) {
-        SPMV_READS(y_banks, lane * kYAddresses + address);
-        SPMV_WRITES(y_banks, lane * kYAddresses + address);
-        const float sum = y_banks[lane][address] + merged[i];
+    if (row != kNoRow) {
+      const unsigned lane = (row + address) % kLanes;
+      const unsigned word = y_word(lane, address);
+      SPMV_READS(y_banks, lane % kHalf * kYWords + word);
+      SPMV_WRITES(y_banks, lane % kHalf * kYWords + word);
+      const float sum = y_banks[lane % kHalf][word] + merged[i];
 #pragma HLS bind_op variable = sum op = fadd impl = fulldsp latency = 6
-        y_banks[lane][address] = sum;
-      }
+      y_banks[lane % kHalf][word] = sum;
     }
   }
   drain();
 
-SendY:
-  for (unsigned address = 0; address < num_y_words; ++address) {
+  floats_t y_lanes;
+WriteY:
+  for (unsigned i = 0; i < 2 * num_y_words; ++i) {
 #pragma HLS pipeline II = 1
-    floats_t word;
-  SendLanes:
+    tick();
+  WriteBanks:
     for (unsigned lane = 0; lane < kLanes; ++lane) {
 #pragma HLS unroll
-      word[lane] = y_banks[lane][address];
+      if (lane / kHalf == i % 2) y_lanes[lane] = y_banks[lane % kHalf][i];
     }
-    y_words.write(turned(word, address % kLanes));
+    if (i % 2 == 1) store(y, i / 2, turned(y_lanes, i / 2 % kLanes));
   }
 }
 
 // One product. All processes run side by side.
 inline void product(const word_t* matrix, const floats_t* x, floats_t* y, unsigned num_words,
-                    unsigned num_panels, unsigned num_accesses, unsigned num_merged,
-                    unsigned num_y_words) {
+                    unsigned num_panels, unsigned num_merged, unsigned num_y_words) {
   SPMV_DATAFLOW(lanes)
   SPMV_STREAM_SRL(floats_t, x_words, kWordDepth);
-  SPMV_STREAM_SRL(word_t, words, kWordDepth);
-  SPMV_STREAM_SRL(unsigned, panel_words, kPanelDepth);
-  SPMV_STREAM_SRL(PanelSize, panel_sizes, kPanelDepth);
-  SPMV_STREAM_SRL(unsigned, panel_chunks, kPanelDepth);
-  SPMV_STREAM_SRL(word_t, merge_words, kWordDepth);
-  SPMV_STREAM(word_t, address_words, kAddressDepth);
+  SPMV_STREAM_SRL(word_t, address_words, kWordDepth);
   SPMV_STREAM_SRL(word_t, value_words, kWordDepth);
   SPMV_STREAM_SRL(word_t, index_words, kWordDepth);
-  SPMV_STREAM_SRL(Operands, operands, kWordDepth);
-  SPMV_STREAM_SRL(Products, products, kWordDepth);
+  SPMV_STREAM_SRL(PanelSize, panel_sizes, kPanelDepth);
+  SPMV_STREAM_SRL(unsigned, panel_chunks, kPanelDepth);
   SPMV_STREAM_SRL(floats_t, piece_sums, kWordDepth);
-  SPMV_STREAM_SRL(floats_t, y_words, kWordDepth);
 
-  SPMV_PROCESS(read_panels, x, matrix, x_words, words, panel_words, panel_sizes, panel_chunks,
-               merge_words, num_words, num_panels);
-  SPMV_PROCESS(unpack, words, panel_words, address_words, value_words, index_words, num_panels);
-  SPMV_PROCESS(gather_x, x_words, index_words, panel_sizes, operands, num_panels);
-  SPMV_PROCESS(multiply, value_words, operands, products, num_accesses);
-  SPMV_PROCESS(accumulate, products, piece_sums, num_accesses);
-  SPMV_PROCESS(add_y, piece_sums, address_words, panel_chunks, merge_words, y_words, num_panels,
-               num_merged, num_y_words);
-  SPMV_PROCESS(write_y, y_words, y, num_y_words);
+  SPMV_PROCESS(read_panels, x, matrix, x_words, address_words, value_words, index_words,
+               panel_sizes, panel_chunks, num_words, num_panels);
+  SPMV_PROCESS(multiply, x_words, index_words, value_words, panel_sizes, piece_sums, num_panels);
+  SPMV_PROCESS(add_y, piece_sums, address_words, panel_chunks, y, num_panels, num_merged,
+               num_y_words);
   SPMV_JOIN();
 }
 
 // The product, `iterations` times: launch overhead then leaves a measurement.
 inline void lanes(const word_t* matrix, const floats_t* x, floats_t* y, unsigned num_words,
-                  unsigned num_panels, unsigned num_accesses, unsigned num_merged,
-                  unsigned num_y_words, unsigned iterations) {
+                  unsigned num_panels, unsigned num_merged, unsigned num_y_words,
+                  unsigned iterations) {
 Iterate:
   for (unsigned i = 0; i < iterations; ++i) {
-    product(matrix, x, y, num_words, num_panels, num_accesses, num_merged, num_y_words);
+    product(matrix, x, y, num_words, num_panels, num_merged, num_y_words);
   }
 }
 

@@ -289,7 +289,6 @@ class SellCSigma(EntryFormat):
         return {
             "num_words": self.num_words,
             "num_panels": self.num_panels,
-            "num_accesses": self.num_stored // LANES,
             "num_merged": len(self.merged_rows),
             "num_y_words": words_for(self.shape[0]),
         }
