@@ -436,7 +436,7 @@ def _predict(
         max_units=lambda kernel, parameters: max_units(kernel, parameters, board),
         blocks=() if kernel == "scalar" else (block,) if block else _blocks_for(is_free),
         slices=() if kernel == "block" else (slice_size or _DEFAULT_SLICE,),
-        clock_hz=options.clock_hz,
+        clock_hz=options.clock_hz or (given.clock_hz if given else None),
     )
     bank = board.bank_bytes
     fitting = [c for c in found.candidates if c.workload.bytes <= bank * c.compute_units]
