@@ -23,7 +23,7 @@ from .resources import data_dir
 from .version import __version__
 
 MANY_UNITS_X_ROOM = 65536
-ALL_UNITS_Y_ROOM = 262144
+FEW_UNITS_WITH_Y, MANY_UNITS_Y_ROOM = 8, 16384
 MAX_UNITS_IN_ONE_SLR = 8
 """Half of the units that a U50 has ports for: its two regions are nearly alike (UG1120)."""
 
@@ -185,8 +185,8 @@ def parameters_for(spec: Kernel, compute_units: int) -> dict[str, int]:
 
     One or two units have the kernel's default room for x; more have 65,536 elements each,
     which are 8 URAM of 4,096 words of 72 bits (UG573), 128 of the 640 of a U50 at 16 units.
-    All units together have at most 262,144 elements of y on chip, 256 blocks of RAM of the
-    1,344 of a U50.
+    Up to 8 units of kernel lanes have room for 32,768 elements of y each, more for 16,384,
+    which is 16 blocks of RAM of 1,024 words of 32 bits (UG573).
 
     Parameters
     ----------
@@ -198,16 +198,14 @@ def parameters_for(spec: Kernel, compute_units: int) -> dict[str, int]:
     >>> parameters_for(load_kernel("block"), 16)
     {'x_room': 65536}
     >>> [parameters_for(load_kernel("lanes"), n) for n in (8, 9, 17)]
-    [{}, {'y_room': 16384}, {'y_room': 8192}]
+    [{}, {'y_room': 16384}, {'y_room': 16384}]
     """
     own = {p.name: p for p in spec.parameters}
     chosen = {}
     if "x_room" in own and compute_units > 2:
         chosen["x_room"] = MANY_UNITS_X_ROOM
-    if "y_room" in own:
-        room = ALL_UNITS_Y_ROOM >> max(compute_units - 1, 0).bit_length()
-        if room < own["y_room"].default:
-            chosen["y_room"] = max(room, own["y_room"].minimum)
+    if "y_room" in own and compute_units > FEW_UNITS_WITH_Y:
+        chosen["y_room"] = MANY_UNITS_Y_ROOM
     return chosen
 
 

@@ -475,11 +475,11 @@ def _scalar(parameters: Mapping[str, int]) -> Operators:
 
 
 def _lanes(_: Mapping[str, int]) -> Operators:
-    # Sums of pieces, y, and the long rows: a tree, and one adder that adds what it gives.
     turns = WORD_LANES.bit_length() - 1  # steps that turn a word of y by up to 15 lanes
     return Operators(
         multipliers=WORD_LANES,
-        lane_adders=2 * WORD_LANES + (WORD_LANES - 1) + 1,
+        # Sums of pieces, half as many for y, and one each to sum long rows and to add them.
+        lane_adders=WORD_LANES + WORD_LANES // 2 + 2,
         word_choices=turns + 1,  # and the loops that take turns at the banks of y
     )
 

@@ -468,14 +468,14 @@ def _predict(
         calibration=options.calibration,
         board=board.name,
         compute_units=_units_of(options, given),
-        max_units=lambda kernel, parameters: 18 if kernel=="lanes" else max_units(kernel, parameters, board),
+        max_units=lambda kernel, parameters: max_units(kernel, parameters, board),
         blocks=((block,) if block else _blocks_for(is_free))
         if kernel in ("block", "auto")
         else (),
         slices=(slice_size or _DEFAULT_SLICE,) if kernel in ("scalar", "auto") else (),
         depths=(depth or DEFAULT_DEPTH,) if kernel in ("lanes", "auto") else (),
-        panel=(given and given.facts.panel) or options.panel,
-        clock_hz=options.clock_hz,
+        panel=given.facts.panel if given and given.facts.panel else options.panel,
+        clock_hz=options.clock_hz or (given.clock_hz if given else None),
     )
     bank = board.bank_bytes
     fitting = [c for c in found.candidates if c.workload.bytes <= bank * c.compute_units]

@@ -49,7 +49,7 @@ constexpr std::uint32_t kLastInChunk = 1u << 15;
 constexpr std::uint32_t kColumnMask = kLastInChunk - 1;
 constexpr unsigned kNoAddress = 0xFFFF;        // of a piece without entries
 constexpr std::uint32_t kNoRow = 0xFFFFFFFFu;  // of a word of y that belongs to no long row
-constexpr unsigned kMergeRoom = 256;           // words of y for long rows, at most
+constexpr unsigned kMergeRoom = 128;           // words of y for long rows, at most
 
 static_assert(kPanel <= kLastInChunk, "a column index has 15 bits");
 static_assert(kYAddresses <= kNoAddress,

@@ -21,7 +21,7 @@ constexpr uint64_t kDefaultMemoryBytes = uint64_t{32} * (256 << 20);
 constexpr uint64_t kDefaultRange = 0x10000;
 constexpr uint64_t kRangeLimit = 1 << 20;
 constexpr uint64_t kErrorBytes = 8 << 10;
-constexpr uint64_t kReportBytes = 64 << 10;
+constexpr uint64_t kReportBytes = 1 << 20;
 
 // Word 0 of a register map (AMD, UG1399, "S_AXILITE control register map").
 constexpr uint32_t kStart = 0x01;
@@ -208,10 +208,11 @@ void Unit::launch(const Registers &registers) {
   error_.back() = report_.back() = '\0';
   if (error_[0]) die(error_.data());
   ++num_launches_;
-  // The same launch takes the same cycles: what a report says holds until another one comes.
-  if (!report_[0] || last_report_ == report_.data()) return;
-  last_report_ = report_.data();
-  report_launch(instance_.name.c_str(), num_launches_, last_report_);
+  if (!report_[0]) return;
+  // The same launch takes the same cycles: it is told once, and then that it is as before.
+  const bool is_new = last_report_ != report_.data();
+  if (is_new) last_report_ = report_.data();
+  report_launch(instance_.name.c_str(), num_launches_, is_new ? last_report_ : "null");
 }
 
 void Card::allocate_banks(const std::vector<uint64_t> &bank_bytes) {

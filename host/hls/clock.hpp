@@ -16,6 +16,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "launch.h"
@@ -41,8 +43,10 @@ struct ProcessClock {
   cycle_t began = 0;
   cycle_t now = 0;
   cycle_t latency = 0;
-  cycle_t waited = 0;  // for all causes
-  cycle_t ends = 0;    // when the last result is where it belongs
+  cycle_t own_latency = 0;  // of its operators; the rest is the memory's, until it has drained
+  cycle_t next_tick = 0;    // step in which the next iteration may start
+  cycle_t waited = 0;       // for all causes
+  cycle_t ends = 0;         // when the last result is where it belongs
   cycle_t waited_for_memory = 0;
   cycle_t waited_for_reuse = 0;
   cycle_t refilled = 0;  // while a pipeline ran empty, between loops and at the end
@@ -54,7 +58,14 @@ struct ProcessClock {
   // it waits, all that is in it stands still.
   cycle_t steps() const { return now - waited; }
 
-  void tick(cycle_t cycles) { now += cycles; }
+  // An iteration that takes so many cycles.
+  void tick(cycle_t cycles) {
+    pace(next_tick);
+    next_tick = steps() + cycles;
+  }
+
+  // The cycle in which the present iteration is over.
+  cycle_t over() const { return now + std::max<cycle_t>(next_tick, steps() + 1) - steps(); }
 
   // Work until at least `step`; a branch, so that no chain of stores and loads builds up.
   void pace(cycle_t step) {
@@ -71,15 +82,18 @@ struct ProcessClock {
     now = cycle;
   }
 
-  // The loop before is over when its last result has left.
+  // The loop before is over when its last result has left, and the memory has answered its writes.
   void drain() {
-    refilled += latency + 1;
-    tick(latency + 1);
+    const cycle_t last = over();
+    now = std::max(last + latency, ends);
+    refilled += now - last;
+    latency = own_latency;
   }
 
   void end() {
-    ends = std::max(ends, now + latency);
-    refilled += ends - now;
+    const cycle_t last = over();
+    ends = std::max(ends, last + latency);
+    refilled += ends - last;
   }
 };
 
@@ -146,7 +160,8 @@ class MemoryPort {
     if (!is_timed_) return;
     latency_ = memory->latency_cycles;
     burst_words_ = std::max(1u, memory->burst_words);
-    bytes_per_cycle_ = memory->bytes_per_cycle / std::max(1u, buffer.sharers);
+    bank_bytes_per_cycle_ = memory->bytes_per_cycle;
+    bytes_per_cycle_ = bank_bytes_per_cycle_ / std::max(1u, buffer.sharers);
     setup_ = fine(memory->setup_cycles * std::max(1u, buffer.sharers));
     taken_.resize(std::max(1u, buffer.outstanding));
   }
@@ -156,9 +171,19 @@ class MemoryPort {
   std::uint64_t num_bytes() const { return num_bytes_; }
   std::uint64_t num_bursts() const { return num_bursts_; }
   cycle_t waited() const { return waited_; }
-  double cycles_of_channel() const {
-    return is_timed_ ? static_cast<double>(num_bytes_) / bytes_per_cycle_ : 0.0;
+  // What its bytes take of a bank that nobody else uses.
+  double cycles_of_bank() const {
+    return is_timed_ ? static_cast<double>(num_bytes_) / bank_bytes_per_cycle_ : 0.0;
   }
+
+  // A port is a process's own, as a stream's end is: two would take their turns by chance.
+  bool is_used_by(const void* process) {
+    if (!user_) user_ = process;
+    return user_ == process;
+  }
+
+  // The next region has other processes.
+  void release() { user_ = nullptr; }
 
   void read(ProcessClock& process, std::uint64_t index, std::size_t word_bytes) {
     if (is_timed_) transfer(process, index, word_bytes, false);
@@ -196,7 +221,7 @@ class MemoryPort {
     last_ = ready;
     next_step_ = process.steps() + 1;
     taken_[burst_] = process.now + latency_ + (is_write ? latency_ : 0);
-    if (is_write) process.ends = std::max(process.ends, taken_[burst_]);
+    if (is_write) process.ends = std::max(process.ends, taken_[burst_] + 1);
     next_index_ = index + 1;
     --words_left_;
     ++num_words_;
@@ -214,9 +239,11 @@ class MemoryPort {
   }
 
   const spmv_fpga_buffer* buffer_;
+  const void* user_ = nullptr;
   bool is_timed_;
   cycle_t latency_ = 0;
   unsigned burst_words_ = 1;
+  double bank_bytes_per_cycle_ = 1.0;
   double bytes_per_cycle_ = 1.0;
   cycle_t setup_ = 0;  // in parts of a cycle
   std::size_t word_bytes_ = 0;
@@ -237,22 +264,31 @@ class MemoryPort {
 // the pipeline after it was written: sooner, the adder would not be done.
 class Accumulator {
  public:
-  Accumulator(ProcessClock& process, std::size_t size, unsigned distance)
-      : process_(process), there_(size), distance_(distance) {}
+  Accumulator(const char* name, ProcessClock& process, std::size_t size, unsigned distance)
+      : name_(name), process_(process), there_(size), distance_(distance) {}
 
   void reads(std::size_t index) {
-    if (!kIsTimed || process_.steps() >= there_.at(index)) return;
-    const cycle_t missing = there_[index] - process_.steps();
+    if (!kIsTimed || step() >= element(index)) return;
     ++process_.num_hazards;
-    process_.waited_for_reuse += missing;
-    process_.tick(missing);
+    process_.wait(process_.now + element(index) - step(), process_.waited_for_reuse);
   }
 
   void writes(std::size_t index) {
-    if (kIsTimed) there_.at(index) = process_.steps() + distance_;
+    if (kIsTimed) element(index) = step() + distance_;
   }
 
  private:
+  // While the loop waits for the adder, the adder goes on.
+  cycle_t step() const { return process_.steps() + process_.waited_for_reuse; }
+
+  cycle_t& element(std::size_t index) {
+    if (index < there_.size()) return there_[index];
+    throw std::out_of_range("accumulator " + std::string(name_) + " has " +
+                            std::to_string(there_.size()) + " elements, and element " +
+                            std::to_string(index) + " is used");
+  }
+
+  const char* name_;
   ProcessClock& process_;
   std::vector<cycle_t> there_;  // step from which each element may be read
   unsigned distance_;

@@ -241,7 +241,7 @@ class Dataflow {
   }
 
   cycle_t outer_now() const {
-    if (const ProcessClock* outer = outer_clock()) return outer->now;
+    if (const ProcessClock* outer = outer_clock()) return outer->over();
     return current_timekeeper() ? current_timekeeper()->now : 0;
   }
 
@@ -311,6 +311,8 @@ inline ProcessClock& Channel::clock_of(Fiber*& side) {
 }
 
 inline void Channel::require_own(Fiber*& side) const {
+  if (Dataflow::current() != region_)
+    throw Error("stream " + std::string(name_) + " is used in a region within its own");
   Fiber& process = region_->process_of(*this);
   if (!side) side = &process;
   if (side != &process)

@@ -42,6 +42,7 @@ class Launch final : public Timekeeper {
 
   void note(const std::string& region, const std::vector<std::unique_ptr<Fiber>>& fibers,
             const std::vector<const Channel*>& channels) override {
+    for (MemoryPort& port : ports_) port.release();
     if (!kIsTimed) return;
     const auto sizes = std::make_pair(fibers.size(), channels.size());
     auto known = std::find_if(regions_.begin(), regions_.end(), [&](const Region& r) {
@@ -121,7 +122,7 @@ class Launch final : public Timekeeper {
     for (const MemoryPort& port : ports_) {
       double of_bank = 0.0;
       for (const MemoryPort& other : ports_) {
-        if (other.buffer().bank == port.buffer().bank) of_bank += other.cycles_of_channel();
+        if (other.buffer().bank == port.buffer().bank) of_bank += other.cycles_of_bank();
       }
       longest = std::max(longest, of_bank);
     }
@@ -170,11 +171,20 @@ class Launch final : public Timekeeper {
   using Numbers = std::vector<std::pair<const char*, std::uint64_t>>;
   using Texts = std::vector<std::pair<const char*, std::string>>;
 
-  // Names are identifiers of the source: nothing in them needs an escape.
+  // Names are words of the source; an argument may be a text in quotes.
+  static std::string quoted(const std::string& text) {
+    std::string out = "\"";
+    for (const char c : text) {
+      if (c == '"' || c == '\\') out += '\\';
+      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+    return out + '"';
+  }
+
   static void append(std::string& list, const Numbers& numbers, const Texts& texts) {
     std::string object;
     for (const auto& [key, text] : texts)
-      object += (object.empty() ? "\"" : ", \"") + std::string(key) + "\": \"" + text + "\"";
+      object += (object.empty() ? "" : ", ") + quoted(key) + ": " + quoted(text);
     for (const auto& [key, number] : numbers)
       object += ", \"" + std::string(key) + "\": " + std::to_string(number);
     list += (list.empty() ? "{" : ", {") + object + "}";

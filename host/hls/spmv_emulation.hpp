@@ -22,7 +22,7 @@
 #define SPMV_PROCESS(function, ...) \
   spmv_region.spawn(#function, #__VA_ARGS__, [&] { function(__VA_ARGS__); })
 #define SPMV_ACCUMULATOR(name, size, distance) \
-  spmv::emulation::Accumulator name##_use(spmv::emulation::current_clock(), size, distance)
+  spmv::emulation::Accumulator name##_use(#name, spmv::emulation::current_clock(), size, distance)
 #define SPMV_READS(name, index) name##_use.reads(index)
 #define SPMV_WRITES(name, index) name##_use.writes(index)
 #define SPMV_REQUIRE(condition, text)                     \
@@ -53,6 +53,8 @@ inline MemoryPort& port_for(const void* port, unsigned index, std::size_t word_b
   if (!found)
     throw Error(std::string(verb) + " through a pointer that is no argument of the kernel");
   const spmv_fpga_buffer& buffer = found->buffer();
+  if (!found->is_used_by(running_clock()))
+    throw Error("argument " + std::string(buffer.name) + " is used by two processes");
   const std::uint64_t offset = std::uint64_t{index} * word_bytes;
   if (offset + word_bytes <= buffer.bytes) return *found;
   throw Error("argument " + std::string(buffer.name) + ": " + verb + " at offset " +
@@ -98,7 +100,8 @@ inline void tick(unsigned cycles = 1) { emulation::current_clock().tick(cycles);
 
 inline void result_latency(unsigned cycles) {
   emulation::ProcessClock& clock = emulation::current_clock();
-  clock.latency = std::max<emulation::cycle_t>(clock.latency, cycles);
+  clock.own_latency = std::max<emulation::cycle_t>(clock.own_latency, cycles);
+  clock.latency = std::max(clock.latency, clock.own_latency);
 }
 
 inline void drain() { emulation::current_clock().drain(); }

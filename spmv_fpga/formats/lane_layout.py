@@ -25,7 +25,7 @@ NO_ADDRESS = 0xFFFF
 REUSE_DISTANCE = 8
 """Positions after which a lane may touch an element of y again (kReuseDistance)."""
 MAX_LONG_ROWS = 128
-MAX_MERGED = 256
+MAX_MERGED = 128
 """Words of y that long rows take at the most, those left empty included (kMergeRoom)."""
 MIN_LONG_ROW = 64
 """A shorter row is not worth the words of y and the cycle of a long one."""

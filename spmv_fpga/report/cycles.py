@@ -57,7 +57,7 @@ def explanation(result: RunResult) -> list[Table | Text]:
 def emulated_over_model(time_s: Figure, model: Prediction) -> float | None:
     """Return the emulated time over the modelled one, both without starting the kernel."""
     kernel_s = kernel_time_s(model)
-    if time_s.value is None or time_s.origin != "emulated" or not kernel_s:
+    if not time_s.value or time_s.origin != "emulated" or not kernel_s:
         return None
     return time_s.value / kernel_s
 
@@ -112,7 +112,7 @@ def _binding(cycles: Cycles, unit: UnitCycles) -> list[str]:
             "time: the launch is over before pipelines are worth filling.",
         ]
     if unit.bound == "memory":
-        sharers = max((p.sharers for p in unit.ports if p.waited), default=1)
+        sharers = max(unit.ports, key=lambda port: port.waited).sharers
         rate = cycles.channel_bytes_per_s / sharers
         shared = f", shared by {sharers} interfaces" if sharers > 1 else ""
         return [

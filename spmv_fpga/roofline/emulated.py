@@ -23,6 +23,7 @@ TABLE = Path(__file__).with_name("emulated.csv")
 BOARD = "u50"
 PARAMETERS: Mapping[str, dict[str, int]] = {"scalar": {"slice": 16}, "block": {"block": 16}}
 """Of the kernels that the paper measured."""
+_MOST_CYCLES = 1 << 48
 _HEADER = ("name", "kernel", "source", "cycles", "clock_hz", "fingerprint")
 
 
@@ -59,7 +60,7 @@ Times = Mapping[tuple[str, str], EmulatedTime]
 
 
 def fingerprint(kernel: str, board: Board) -> str:
-    """Return a short hash of all that the cycles of a kernel follow from.
+    """Return a short hash of the kernel, its clock and the board that cycles follow from.
 
     >>> from spmv_fpga.boards import load_board
     >>> len(fingerprint("block", load_board("u50")))
@@ -72,10 +73,14 @@ def fingerprint(kernel: str, board: Board) -> str:
         for path in (templates / kernel / name, templates / "common" / name)
         if path.is_file()
     ]
+    rendered = [
+        templates / kernel / "kernel.toml",
+        *sorted((templates / "common").glob("*.j2")),
+    ]
     digest = hashlib.sha256(repr(sorted(PARAMETERS[kernel].items())).encode())
-    for path in (*own, *sorted((host / "hls").glob("*.h*"))):
+    for path in (*own, *rendered, *sorted((host / "hls").glob("*.h*"))):
         digest.update(path.read_bytes())
-    rates = [board.value(name) for name in ("channel_bytes_per_s", "burst_setup_s")]
+    rates = [board.value(name) for name in ("clock_hz", "channel_bytes_per_s", "burst_setup_s")]
     digest.update(repr((rates, sorted(board.axi.items()))).encode())
     return digest.hexdigest()[:12]
 
@@ -91,7 +96,7 @@ def load_emulated(path: Path = TABLE) -> dict[tuple[str, str], EmulatedTime]:
     try:
         lines = [line for line in path.read_text("utf-8").splitlines() if line[:1] != "#"]
         rows = [_row(record) for record in csv.DictReader(lines)]
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
         raise SpmvFpgaError(
             f"{path}: {error}; make it again with `python -m benchmarks.emulated --write`."
         ) from None
@@ -100,12 +105,15 @@ def load_emulated(path: Path = TABLE) -> dict[tuple[str, str], EmulatedTime]:
 
 
 def _row(record: Mapping[str, str]) -> EmulatedTime:
+    cycles, clock_hz = int(record["cycles"]), float(record["clock_hz"])
+    if not (0 < cycles < _MOST_CYCLES and 1e6 <= clock_hz <= 1e9):
+        raise ValueError(f"{cycles} cycles at {clock_hz} Hz are no time of a kernel")
     return EmulatedTime(
         name=record["name"],
         kernel=record["kernel"],
         source=record["source"],
-        cycles=int(record["cycles"]),
-        clock_hz=float(record["clock_hz"]),
+        cycles=cycles,
+        clock_hz=clock_hz,
         fingerprint=record["fingerprint"],
     )
 

@@ -32,7 +32,7 @@ from ..kernels import load_kernel
 from ..toolchain import emulation
 from ..toolchain import xclbin as containers
 from .channel import Channel, ChannelClosedError, SharedMemory
-from .cycles import Cycles, cycles_of, read_reports, timing_text
+from .cycles import Cycles, cycles_of, timing_text, told_units
 from .environment import (
     RunFolder,
     card_environment,
@@ -175,7 +175,8 @@ class Card:
             clock_hz or xclbin.clock_hz or board.expected_clock_hz(self.compute_units)
         )
         self._board = board
-        self._reports: dict[str, dict[str, Any]] = {}
+        self._reports: dict[str, Any] = {}
+        self._num_told = 0
         self._timeout_s = timeout_s
         self._kernel = load_kernel(str(xclbin.kernel_kind))
         self._jobs: dict[int, Job] = {}
@@ -346,7 +347,7 @@ class Card:
             self._run.remove()
             self._run = None
         self._product = self._resident = self._last_cut = None
-        self._jobs, self._reports = {}, {}
+        self._jobs, self._reports, self._num_told = {}, {}, 0
 
     def _cut(self, fmt: SparseFormat | Partition) -> Partition:
         """Return a matrix in parts for the units of this card."""
@@ -467,10 +468,13 @@ class Card:
     def _cycles(self, units: list[int]) -> Cycles | None:
         """Return what the emulated card counted in the launch that has just ended."""
         assert self._run is not None
-        self._reports = read_reports(self._run.report(), self._reports)
+        entries = self._run.report()
+        told = told_units(entries[self._num_told :], self._reports)
+        self._num_told = len(entries)
+        self._reports |= told
         names = [self._kernel.unit(unit + 1) for unit in units]
         rate = self._board.value("channel_bytes_per_s")
-        return cycles_of(names, self._reports, self.clock_hz, rate, self._iterations)
+        return cycles_of(names, told, self.clock_hz, rate, self._iterations)
 
     def _on_card(self, unit: int) -> Job:
         if unit not in self._jobs:

@@ -6,7 +6,7 @@ passes the counts of each launch back; they depend on the kernel and its data al
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -332,26 +332,40 @@ def _bank_number(tag: str) -> int:
     return int("".join(filter(str.isdigit, tag)) or 0)
 
 
-def read_reports(
-    entries: Iterable[dict[str, Any]], known: dict[str, dict[str, Any]]
-) -> dict[str, dict[str, Any]]:
-    """Return the last report of each unit; one holds until another one comes."""
-    return {**known, **{e["unit"]: e["report"] for e in entries if "report" in e}}
+def told_units(entries: Iterable[dict[str, Any]], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reports of the units that have told of a launch.
+
+    Parameters
+    ----------
+    entries : iterable of dict
+        What the emulated card wrote during the launch; a report of None is as before.
+    known : mapping of str to Any
+        Reports of earlier launches, by unit.
+    """
+    told: dict[str, Any] = {}
+    for entry in entries:
+        if "launch" not in entry:
+            continue
+        unit, report = str(entry["unit"]), entry.get("report")
+        told[unit] = told.get(unit, known.get(unit)) if report is None else report
+    return told
 
 
 def cycles_of(
     units: Sequence[str],
-    reports: dict[str, dict[str, Any]],
+    reports: Mapping[str, Any],
     clock_hz: float,
     channel_bytes_per_s: float,
     iterations: int,
 ) -> Cycles | None:
     """Return what units counted in their last launch.
 
-    None where one has told nothing: a kernel library that another toolchain made.
+    None where one has told nothing, or nothing that is understood: a kernel library that
+    another toolchain made.
     """
-    if any(unit not in reports for unit in units):
-        return None
     rate = channel_bytes_per_s / clock_hz
-    launched = tuple(UnitCycles.of(unit, reports[unit], rate) for unit in units)
+    try:
+        launched = tuple(UnitCycles.of(unit, reports[unit], rate) for unit in units)
+    except (KeyError, TypeError, ValueError):
+        return None
     return Cycles(clock_hz, channel_bytes_per_s, iterations, (launched,))

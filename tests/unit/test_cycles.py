@@ -10,6 +10,7 @@ import pytest
 
 from spmv_fpga.boards import load_board
 from spmv_fpga.codegen import render_project
+from spmv_fpga.errors import SpmvFpgaError
 from spmv_fpga.roofline.emulated import (
     EmulatedTime,
     fingerprint,
@@ -24,8 +25,8 @@ from spmv_fpga.runtime.cycles import (
     ProcessCycles,
     UnitCycles,
     cycles_of,
-    read_reports,
     timing_text,
+    told_units,
 )
 from spmv_fpga.toolchain import emulation, xclbin
 
@@ -127,18 +128,23 @@ def test_a_process_that_waits_for_a_channel_that_is_not_full_is_bound_by_latency
     assert (found.channel_use, found.bound, found.binding) == (0.5, "latency", None)
 
 
-def test_a_report_holds_until_another_comes():
+def test_a_report_of_none_is_as_before_and_no_report_is_none():
     first = {"unit": "u", "launch": 1, "report": {"cycles": 1}}
-    second = {"unit": "u", "launch": 5, "report": {"cycles": 2}}
-    known = read_reports([first], {})
-    assert read_reports([], known) == known
-    assert read_reports([{"unit": None, "error": "x"}, first, second], known) == {
-        "u": {"cycles": 2}
-    }
+    again = {"unit": "u", "launch": 2, "report": None}
+    other = {"unit": "u", "launch": 3, "report": {"cycles": 2}}
+    known = told_units([first], {})
+    assert known == {"u": {"cycles": 1}}
+    assert told_units([again], known) == known
+    assert told_units([other, again], known) == {"u": {"cycles": 2}}
+    assert told_units([{"unit": None, "error": "x"}], known) == {}
 
 
-def test_a_library_of_another_toolchain_tells_no_cycles():
-    assert cycles_of(["unit_1"], {}, 3e8, 12.5e9, 1) is None
+@pytest.mark.parametrize(
+    "reports",
+    [{}, {"u": {"a": 1}}, {"u": [1, 2]}, {"u": None}, {"u": {"cycles": float("nan")}}],
+)
+def test_a_library_of_another_toolchain_tells_no_cycles(reports):
+    assert cycles_of(["u"], reports, 3e8, 12.5e9, 1) is None
 
 
 # --- Kept times --------------------------------------------------------------------------
@@ -176,6 +182,18 @@ def test_times_of_another_version_are_not_shown(tmp_path: Path):
     assert "not emulated" in time_of(times, "b", "block", U50).reason
     new = {("a", "block"): replace(row, fingerprint=fingerprint("block", U50))}
     assert math.isclose(time_of(new, "a", "block", U50).value, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a,block,twin,300,nan,x", "a,block,twin,300,0,x", "a,block,twin,-3,3e8,x",
+     "a,block,twin,300,inf,x", "a,block,twin,many,3e8,x", "a,block", "a" * 200_000],
+)  # fmt: skip
+def test_a_damaged_table_is_refused_in_one_sentence(tmp_path: Path, line: str):
+    path = tmp_path / "times.csv"
+    path.write_text(f"name,kernel,source,cycles,clock_hz,fingerprint\n{line}\n")
+    with pytest.raises(SpmvFpgaError, match=r"times\.csv: .*; make it again with"):
+        load_emulated(path)
 
 
 def test_other_tables_show_no_times_of_the_papers_matrices(tmp_path: Path):
