@@ -475,7 +475,7 @@ def _scalar(parameters: Mapping[str, int]) -> Operators:
 
 
 def _lanes(_: Mapping[str, int]) -> Operators:
-    turns = WORD_LANES.bit_length() - 1  # steps that turn a word of y by up to 15 lanes
+    turns = (WORD_LANES.bit_length() - 1) // 2  # four-way steps that turn a word of y
     return Operators(
         multipliers=WORD_LANES,
         # Sums of pieces, half as many for y, and one each to sum long rows and to add them.

@@ -27,6 +27,16 @@ inline float float_of(std::uint32_t bits) {
   return pun.value;
 }
 
+inline std::uint32_t bits_of(float value) {
+#pragma HLS inline
+  union {
+    std::uint32_t bits;
+    float value;
+  } pun;
+  pun.value = value;
+  return pun.bits;
+}
+
 // The product of a slot: +0 for padding, whatever x holds (0 * NaN would be NaN).
 inline float product_of(std::uint32_t value_bits, float x) {
 #pragma HLS inline

@@ -1,9 +1,7 @@
 // Kernel `lanes`: y = A·x with A in SELL-C-sigma, sixteen rows and sixteen products a cycle.
 //
 //   x ──────┬─► read_panels ─┬─► panel_sizes ───► multiply
-//   matrix ─┘                ├─► x_words ───────► multiply
-//                            ├─► index_words ───► multiply
-//                            ├─► value_words ───► multiply
+//   matrix ─┘                ├─► words ─────────► multiply
 //                            ├─► panel_chunks ──► add_y
 //                            └─► address_words ─► add_y
 //
@@ -12,14 +10,15 @@
 // Columns come in panels, whose x is held on the chip. A panel is a header word and its chunks; the
 // header of the next panel stands behind it. A chunk is depth pieces of a row for each lane: first
 // their addresses in y, then slot-columns of depth accesses, so that a row returns only after depth
-// cycles. Two accesses are two words of values and one word of their column indices. Bit 15 of lane
+// accesses. Two accesses are a word of column indices and two words of their values. Bit 15 of lane
 // 0's index marks the last slot-column: there a sum leaves as it is computed, and is added to y.
 //
 // Rows that are too long for one lane have whole words of y behind the real ones; the end of the
 // stream lists the rows that these are added to.
 //
-// Three processes, for a unit shall be small: what limits how many fit is the logic that hands wide
-// words on.
+// Three processes, and one stream for x, indices and values, for a unit shall be small: what limits
+// how many fit is the logic that hands wide words on. A channel brings less than a word a cycle, so
+// nothing is lost where one process takes them all.
 #pragma once
 
 #include "constants.hpp"
@@ -33,7 +32,7 @@ namespace spmv {
 constexpr unsigned kHalves = 2 * kLanes;                       // 16-bit numbers in a word
 constexpr unsigned kAddressWords = kDepth * kLanes / kHalves;  // of a chunk
 constexpr unsigned kPairs = kDepth / 2;                        // of accesses in a slot-column
-constexpr unsigned kWordsPerPair = 3;                          // two of values, one of indices
+constexpr unsigned kWordsPerPair = 3;                          // one of indices, two of values
 constexpr unsigned kPanelWords = kPanel / kLanes;
 constexpr unsigned kYAddresses = kYRoom / kLanes;
 
@@ -70,7 +69,7 @@ static_assert(kFillsPerWord * kPairsAtOnce * 2 == kLanes, "a word of x is whole 
 
 struct PanelSize {
   unsigned num_x_words;
-  unsigned num_accesses;
+  unsigned num_words;  // of indices and values
 };
 
 // y needs a sum for each lane only every second cycle (even a chunk one slot wide takes the channel
@@ -94,20 +93,32 @@ inline unsigned half_of(const word_t& word, unsigned number) {
   return word[number / 2] >> (16 * (number % 2)) & 0xFFFFu;
 }
 
+inline word_t bits_of(const floats_t& word) {
+#pragma HLS inline
+  word_t bits;
+CopyBits:
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+#pragma HLS unroll
+    bits[lane] = bits_of(word[lane]);
+  }
+  return bits;
+}
+
 // Where a word of a panel belongs: addresses first, then pairs of accesses, chunk by chunk.
 struct Place {
   bool is_address;
   unsigned number;  // address word of its chunk, or pair of its slot-column
   unsigned part;    // word of its pair
+  bool ends_chunk;  // the slot-column is the last of its chunk, as its indices say
 };
 
 inline Place first_place() {
 #pragma HLS inline
-  const Place place = {true, 0, 0};
+  const Place place = {true, 0, 0, false};
   return place;
 }
 
-inline Place next_place(const Place& now, bool ends_chunk) {
+inline Place next_place(const Place& now, bool is_flagged) {
 #pragma HLS inline
   Place next = now;
   if (now.is_address) {
@@ -115,9 +126,10 @@ inline Place next_place(const Place& now, bool ends_chunk) {
     next.number = next.is_address ? now.number + 1 : 0;
   } else if (now.part < kWordsPerPair - 1) {
     next.part = now.part + 1;
+    next.ends_chunk = now.part == 0 ? is_flagged : now.ends_chunk;
   } else {
     const bool ends_column = now.number == kPairs - 1;
-    next.is_address = ends_column && ends_chunk;
+    next.is_address = ends_column && now.ends_chunk;
     next.number = ends_column ? 0 : now.number + 1;
     next.part = 0;
   }
@@ -128,9 +140,8 @@ inline Place next_place(const Place& now, bool ends_chunk) {
 // the chip, then its chunks, told apart as they come. The header behind them comes in the same
 // burst: the next panel does not wait for a latency of the memory to learn its own size. One
 // process, so that x and matrix may also come through one port (link.cfg decides).
-inline void read_panels(const floats_t* x, const word_t* matrix, hls::stream<floats_t>& x_words,
-                        hls::stream<word_t>& address_words, hls::stream<word_t>& value_words,
-                        hls::stream<word_t>& index_words, hls::stream<PanelSize>& panel_sizes,
+inline void read_panels(const floats_t* x, const word_t* matrix, hls::stream<word_t>& words,
+                        hls::stream<word_t>& address_words, hls::stream<PanelSize>& panel_sizes,
                         hls::stream<unsigned>& panel_chunks, unsigned num_words,
                         unsigned num_panels) {
   word_t header;
@@ -149,7 +160,7 @@ ReadPanels:
   ReadX:
     for (unsigned i = 0; i < size.num_x_words; ++i) {
 #pragma HLS pipeline II = 1
-      x_words.write(load(x, first_x_word + i));
+      words.write(bits_of(load(x, first_x_word + i)));
     }
     drain();
     const unsigned num_read = panel + 1 < num_panels ? num_panel_words + 1 : num_panel_words;
@@ -162,10 +173,8 @@ ReadPanels:
         header = word;
       } else if (place.is_address) {
         address_words.write(word);
-      } else if (place.part < kWordsPerPair - 1) {
-        value_words.write(word);
       } else {
-        index_words.write(word);
+        words.write(word);
       }
       place = next_place(place, (word[0] & kLastInChunk) != 0);
     }
@@ -182,8 +191,7 @@ ReadMerged:
 // Sixteen products a cycle, with x from copies of the panel on chip, and the sums of their pieces.
 // Sums start anew in the first slot-column of a chunk and leave in the last one as they are
 // computed: nothing is ever drained.
-inline void multiply(hls::stream<floats_t>& x_words, hls::stream<word_t>& index_words,
-                     hls::stream<word_t>& value_words, hls::stream<PanelSize>& panel_sizes,
+inline void multiply(hls::stream<word_t>& words, hls::stream<PanelSize>& panel_sizes,
                      hls::stream<floats_t>& piece_sums, unsigned num_panels) {
   pair_t x_copies[kCopies][kXBanks][kXPairs];
 #pragma HLS array_partition variable = x_copies dim = 1 complete
@@ -197,19 +205,19 @@ MultiplyPanels:
   for (unsigned panel = 0; panel < num_panels; ++panel) {
     const PanelSize size = panel_sizes.read();
     SPMV_REQUIRE(size.num_x_words <= kPanelWords, "a panel is wider than its room on chip");
-    floats_t x_word;
+    word_t x_word;
   FillX:
     for (unsigned i = 0; i < kFillsPerWord * size.num_x_words; ++i) {
 #pragma HLS pipeline II = 1
       tick();
-      if (i % kFillsPerWord == 0) x_word = x_words.read();
+      if (i % kFillsPerWord == 0) x_word = words.read();
     FillPairs:
       for (unsigned k = 0; k < kPairsAtOnce; ++k) {
 #pragma HLS unroll
         const unsigned lane = 2 * (i % kFillsPerWord * kPairsAtOnce + k);
         pair_t pair;
-        pair[0] = x_word[lane];
-        pair[1] = x_word[lane + 1];
+        pair[0] = float_of(x_word[lane]);
+        pair[1] = float_of(x_word[lane + 1]);
       FillCopies:
         for (unsigned copy = 0; copy < kCopies; ++copy) {
 #pragma HLS unroll
@@ -220,15 +228,21 @@ MultiplyPanels:
     drain();
 
     word_t index_word;
+    unsigned part = 0;   // word of its pair
     unsigned place = 0;  // access of its slot-column
     bool is_first = true;
   Multiply:
-    for (unsigned i = 0; i < size.num_accesses; ++i) {
+    for (unsigned i = 0; i < size.num_words; ++i) {
 #pragma HLS pipeline II = 1
 #pragma HLS dependence variable = partials inter RAW distance = 8 true
-      const word_t value_word = value_words.read();
-      const unsigned access = i % 2;  // of its pair
-      if (access == 0) index_word = index_words.read();
+      const word_t word = words.read();
+      if (part == 0) {
+        index_word = word;
+        part = 1;
+        continue;
+      }
+      const unsigned access = part - 1;  // of its pair
+      part = part == kWordsPerPair - 1 ? 0 : part + 1;
       const bool is_last = (half_of(index_word, access * kLanes) & kLastInChunk) != 0;
       if (!is_first) SPMV_READS(partials, place);
       SPMV_WRITES(partials, place);
@@ -244,7 +258,7 @@ MultiplyPanels:
         const pair_t odd = x_copies[lane / 2][1][address];
         const pair_t pair = column / 2 % kXBanks == 0 ? even : odd;
         const float before = is_first ? 0.0f : partials[place][lane];
-        const float sum = before + product_of(value_word[lane], pair[column % 2]);
+        const float sum = before + product_of(word[lane], pair[column % 2]);
 #pragma HLS bind_op variable = sum op = fadd impl = fulldsp latency = 6
         partials[place][lane] = sum;
         sums[lane] = sum;
@@ -258,19 +272,19 @@ MultiplyPanels:
   }
 }
 
-// Turns a word so that what stood `places` lanes on stands in lane 0: four steps of two-way
-// choices.
+// Turns a word so that what stood `places` lanes on stands in lane 0: two steps of four-way
+// choices, each a LUT for a bit.
 inline floats_t turned(const floats_t& word, unsigned places) {
 #pragma HLS inline
   floats_t now = word;
 TurnSteps:
-  for (unsigned step = 1; step < kLanes; step *= 2) {
+  for (unsigned step = 1; step < kLanes; step *= 4) {
 #pragma HLS unroll
     floats_t next;
   TurnLanes:
     for (unsigned lane = 0; lane < kLanes; ++lane) {
 #pragma HLS unroll
-      next[lane] = (places & step) != 0 ? now[(lane + step) % kLanes] : now[lane];
+      next[lane] = now[(lane + places / step % 4 * step) % kLanes];
     }
     now = next;
   }
@@ -406,17 +420,15 @@ WriteY:
 inline void product(const word_t* matrix, const floats_t* x, floats_t* y, unsigned num_words,
                     unsigned num_panels, unsigned num_merged, unsigned num_y_words) {
   SPMV_DATAFLOW(lanes)
-  SPMV_STREAM_SRL(floats_t, x_words, kWordDepth);
+  SPMV_STREAM_SRL(word_t, words, kWordDepth);
   SPMV_STREAM_SRL(word_t, address_words, kWordDepth);
-  SPMV_STREAM_SRL(word_t, value_words, kWordDepth);
-  SPMV_STREAM_SRL(word_t, index_words, kWordDepth);
   SPMV_STREAM_SRL(PanelSize, panel_sizes, kPanelDepth);
   SPMV_STREAM_SRL(unsigned, panel_chunks, kPanelDepth);
   SPMV_STREAM_SRL(floats_t, piece_sums, kWordDepth);
 
-  SPMV_PROCESS(read_panels, x, matrix, x_words, address_words, value_words, index_words,
-               panel_sizes, panel_chunks, num_words, num_panels);
-  SPMV_PROCESS(multiply, x_words, index_words, value_words, panel_sizes, piece_sums, num_panels);
+  SPMV_PROCESS(read_panels, x, matrix, words, address_words, panel_sizes, panel_chunks, num_words,
+               num_panels);
+  SPMV_PROCESS(multiply, words, panel_sizes, piece_sums, num_panels);
   SPMV_PROCESS(add_y, piece_sums, address_words, panel_chunks, y, num_panels, num_merged,
                num_y_words);
   SPMV_JOIN();

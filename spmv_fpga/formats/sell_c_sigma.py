@@ -60,7 +60,7 @@ LAST_IN_CHUNK = np.uint16(1 << 15)
 MAX_ROWS = LANES * (NO_ADDRESS - MAX_MERGED)
 _ADDRESSES_PER_WORD = 2 * LANES
 _WORDS_PER_PAIR = 3
-"""Two words of values and the word of their column indices."""
+"""A word of column indices and two words of their values."""
 _RUN_SLOTS = 1 << 18
 _PADDING = PADDING_BITS.view(np.float32)
 
@@ -358,7 +358,7 @@ class SellCSigma(EntryFormat):
             first_col // LANES,
             words_for(min(self.panel, self.shape[1] - first_col)),
             chunks,
-            accesses,
+            accesses // 2 * _WORDS_PER_PAIR,
         )
         return header
 
@@ -372,11 +372,11 @@ class SellCSigma(EntryFormat):
         )
         pairs = target[:, address_words:].reshape(num_chunks, -1, _WORDS_PER_PAIR, LANES)
         values = self.values[slots].view(np.uint32)
-        pairs[:, :, :2] = values.reshape(num_chunks, -1, 2, LANES)
+        pairs[:, :, 1:] = values.reshape(num_chunks, -1, 2, LANES)
         cols = self.col_indices[slots].view(np.uint32)
-        pairs[:, :, 2] = cols.reshape(num_chunks, -1, LANES)
+        pairs[:, :, 0] = cols.reshape(num_chunks, -1, LANES)
         # Lane 0 of the first and of the second access of a pair.
-        last = pairs[:, -(self.depth // 2) :, 2]
+        last = pairs[:, -(self.depth // 2) :, 0]
         last[:, :, :: LANES // 2] |= np.uint32(LAST_IN_CHUNK)
 
 
