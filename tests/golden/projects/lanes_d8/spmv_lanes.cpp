@@ -8,24 +8,22 @@ void spmv_lanes(const spmv::word_t* matrix,
                 spmv::floats_t* y,
                 unsigned num_words,
                 unsigned num_panels,
-                unsigned num_accesses,
                 unsigned num_merged,
                 unsigned num_y_words,
                 unsigned iterations) {
-#pragma HLS interface m_axi port = matrix bundle = matrix offset = slave max_widen_bitwidth = 512 latency = 64 num_read_outstanding = 16 max_read_burst_length = 64
-#pragma HLS interface m_axi port = x bundle = vectors offset = slave max_widen_bitwidth = 512 latency = 64 num_read_outstanding = 4 max_read_burst_length = 64
-#pragma HLS interface m_axi port = y bundle = vectors offset = slave max_widen_bitwidth = 512 latency = 64 num_write_outstanding = 4 max_write_burst_length = 64
+#pragma HLS interface m_axi port = matrix bundle = matrix offset = slave max_widen_bitwidth = 512 latency = 64 num_read_outstanding = 8 max_read_burst_length = 64
+#pragma HLS interface m_axi port = x bundle = matrix offset = slave max_widen_bitwidth = 512 latency = 64 num_read_outstanding = 8 max_read_burst_length = 64
+#pragma HLS interface m_axi port = y bundle = matrix offset = slave max_widen_bitwidth = 512 latency = 64 num_write_outstanding = 4 max_write_burst_length = 64
 #pragma HLS interface s_axilite port = matrix bundle = control
 #pragma HLS interface s_axilite port = x bundle = control
 #pragma HLS interface s_axilite port = y bundle = control
 #pragma HLS interface s_axilite port = num_words bundle = control
 #pragma HLS interface s_axilite port = num_panels bundle = control
-#pragma HLS interface s_axilite port = num_accesses bundle = control
 #pragma HLS interface s_axilite port = num_merged bundle = control
 #pragma HLS interface s_axilite port = num_y_words bundle = control
 #pragma HLS interface s_axilite port = iterations bundle = control
 #pragma HLS interface s_axilite port = return bundle = control
-  spmv::lanes(matrix, x, y, num_words, num_panels, num_accesses, num_merged, num_y_words, iterations);
+  spmv::lanes(matrix, x, y, num_words, num_panels, num_merged, num_y_words, iterations);
 }
 
 }  // extern "C"
