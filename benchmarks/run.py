@@ -33,7 +33,7 @@ from rich.table import Table
 from scipy.sparse import csr_array
 
 from benchmarks import baseline, sampler, units
-from spmv_fpga import BlockedEll, SlicedEll, load_matrix, open_device, verify
+from spmv_fpga import BlockedEll, SellCSigma, SlicedEll, load_matrix, open_device, verify
 from spmv_fpga.baselines.mkl import find_library
 from spmv_fpga.boards import load_board
 from spmv_fpga.codegen import render_project
@@ -154,6 +154,7 @@ def conversions() -> list[Line]:
             ratio(lambda: SlicedEll.from_csr(B).buffers(), B.tocsc),
             3.0,
         ),
+        Line("SellCSigma ÷ SciPy tobsr", ratio(lambda: SellCSigma.from_csr(A), bsr), 2.0),
         Line("peak memory of BlockedEll ÷ input and output", memory_ratio(A, blocked), 2.5),
         Line("peak memory of SlicedEll ÷ input and output", memory_ratio(A, sliced), 2.5),
     ]

@@ -515,8 +515,12 @@ def _convert(
     cls = FORMATS[spec.format]
     if info is None:
         return partition(matrix.csr, cls, parameter)
-    # What the kernel was built with by default is not asked for.
-    parameter = {**info.facts.parameters, **parameter}
+    # A panel that nobody asked for is the kernel's own.
+    parameter = {
+        name: value
+        for name, value in {**info.facts.parameters, **parameter}.items()
+        if name != "y_room"
+    }
     emulation_mode = os.environ.get(_EMULATION_VARIABLE, "")
     columns = min(matrix.csr.shape[1], info.x_room or matrix.csr.shape[1])
     room = matrix_room(info, spec.function, 4 * (columns + matrix.csr.shape[0]))
@@ -604,6 +608,7 @@ def _find(
         kernel,
         block=parameter.get("block"),
         slice_size=parameter.get("slice"),
+        depth=parameter.get("depth"),
         compute_units=int(options.compute_units),
     )
 

@@ -151,7 +151,9 @@ def sweep(
         with contextlib.ExitStack() as stack:
             card = None
             if mode != "reference":
-                words = {_KEYWORDS.get(name, name): value for name, value in parameters.items()}
+                words: dict[str, Any] = {
+                    _KEYWORDS.get(name, name): value for name, value in parameters.items()
+                }
                 card = stack.enter_context(open_device(mode=mode, kernel=kernel, **words))
             for file in matrices:
                 if file in unusable:

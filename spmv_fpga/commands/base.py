@@ -242,9 +242,9 @@ def kernel_options(
 ) -> Callable[[Command], Command]:
     """Return a decorator that adds the options that name a kernel.
 
-    With a default of `auto` the parameters have none of their own: they may come from an
-    xclbin. Otherwise the command takes those of kernel lanes too, as `depth`, `panel` and
-    `y_room`, None where none is given.
+    With a default of `auto` block and slice have none of their own: they may come from an
+    xclbin. The parameters of kernel lanes are `depth`, `panel` and `y_room`, None where none
+    is given.
     """
     has_auto = kernel_default == "auto"
 
@@ -252,7 +252,7 @@ def kernel_options(
     kernel: dict[str, Any] = (
         {"default": kernel_default} if kernel_default else {"required": True}
     )
-    names = {"auto": "auto, block or scalar.", "block": "block, lanes or scalar."}
+    names = {"auto": "auto, block, lanes or scalar.", "block": "block, lanes or scalar."}
     every = "block, lanes, scalar, or bandwidth, which measures a memory channel."
 
     def add(command: Command) -> Command:
@@ -275,7 +275,7 @@ def kernel_options(
         )  # fmt: skip
         for option in reversed(options if has_clock else options[:-1]):
             command = option(command)
-        return command if has_auto else _lanes_options(command)
+        return _lanes_options(command)
 
     return add
 

@@ -108,7 +108,8 @@ def run_command(
 
     with terminal.download() as progress, terminal.steps() as step:
         result = run(RunOptions(x=x_spec, **options), progress=progress, step=step)
-    note_unused(terminal, result.format.kernel, options["block"], options["slice_size"])
+    parameters = ("block", "slice_size", "depth", "panel", "y_room")
+    note_unused(terminal, result.format.kernel, **{name: options[name] for name in parameters})
     if y_out:
         save_y(y_out, result.y)
     document = run_document(result)
@@ -125,7 +126,7 @@ def run_command(
     default="all",
     show_default=True,
     metavar="K",
-    help="all, block or scalar; each with every block or slice.",
+    help="all, block, lanes or scalar; each with every block, slice or depth.",
 )
 @click.option(
     "--mode",

@@ -15,6 +15,8 @@ from ..errors import SpmvFpgaError
 from ..figures import Figure, unknown
 from ..formats import FormatStats
 from ..formats.base import WORD_BYTES, WORD_LANES, density
+from ..formats.lane_layout import PIECE_BYTES, SLOT_BYTES
+from ..formats.sell_c_sigma import DEFAULT_DEPTH, DEFAULT_PANEL
 from .calibration import Calibration, KernelCalibration, Parameter, Power, Term
 
 ADD_REUSE_CYCLES = 8
@@ -285,7 +287,8 @@ def published_workload(
 ) -> Workload:
     """Count the work from published figures: order, entries, density of 16×16 tiles.
 
-    Slots of sliced ELL are not published, so kernel scalar's are taken to be the entries.
+    Slots of sliced ELL and of SELL-C-sigma are not published, so those of kernels scalar and
+    lanes are taken to be the entries; rows of lanes, to have entries in every panel.
 
     Examples
     --------
@@ -294,6 +297,8 @@ def published_workload(
     >>> w.blocks, w.accesses, round(w.cia, 2)
     (88970, 1423520, 22.72)
     """
+    if kernel == "lanes":
+        return workload(_published_lanes(n, nnz), (n, n), calibration)
     if kernel == "scalar":
         stats = FormatStats(
             kernel=kernel,
@@ -320,6 +325,29 @@ def published_workload(
         matrix_bytes=_VALUE_BYTES * 256 * blocks + _INDEX_BYTES * blocks,
     )
     return workload(stats, (n, n), calibration)
+
+
+def _published_lanes(n: int, nnz: int) -> FormatStats:
+    """Count SELL-C-sigma without padding, all rows in all panels."""
+    places = DEFAULT_DEPTH * WORD_LANES
+    num_panels = -(-n // DEFAULT_PANEL)
+    num_chunks = -(-min(num_panels * n, nnz) // places)
+    num_stored = max(nnz, num_chunks * places)
+    matrix_bytes = SLOT_BYTES * num_stored + PIECE_BYTES * num_chunks * places
+    return FormatStats(
+        kernel="lanes",
+        block=None,
+        slice_size=None,
+        nnz=nnz,
+        num_stored=num_stored,
+        blocks=None,
+        num_words=num_panels + -(-matrix_bytes // WORD_BYTES),
+        matrix_bytes=matrix_bytes,
+        depth=DEFAULT_DEPTH,
+        panel=DEFAULT_PANEL,
+        num_chunks=num_chunks,
+        num_panels=num_panels,
+    )
 
 
 def _value_access_bytes(block: int | None) -> int:

@@ -20,6 +20,7 @@ from typing import Any
 from ..boards import Board, load_board
 from ..errors import MatrixError, SpmvFpgaError
 from ..figures import Figure, unknown
+from ..formats.sell_c_sigma import DEFAULT_DEPTH
 from ..matrices import Matrix, open_matrix
 from ..matrices.collection import cached
 from ..matrices.suite import SuiteEntry, find_in_suite
@@ -43,6 +44,7 @@ _FOLDER = Path(__file__).resolve().parent
 _SYSTEM = "MAD-HiSpMV"
 _COLUMNS = ("name", "n", "nnz", "build", "clock_mhz", "time_us", "gflops")
 _TILE = 16
+_PARAMETERS = {"scalar": _TILE, "block": _TILE, "lanes": DEFAULT_DEPTH}
 _SUFFIXES = (".mtx", ".mtx.gz", ".mtx.bz2", ".tar.gz", ".mat", ".npz")
 
 
@@ -243,6 +245,7 @@ class PeerRow:
                 "kernel": work.kernel,
                 "block": work.block,
                 "slice": work.slice_size,
+                "depth": work.depth,
                 "compute_units": model.compute_units,
                 "launches": work.launches,
                 "bound": model.bound,
@@ -391,10 +394,10 @@ class _Model:
     def _of_twin(self, peer: Peer, *notes: str) -> _Modelled:
         density = known_density(peer.name, peer.n, peer.nnz)
         if density is None:
-            best = self._best_of_twin(peer, {"scalar": 1.0})
-            note = "no density of tiles is known: Block is left out, Scalar without padding."
+            best = self._best_of_twin(peer, {"scalar": 1.0, "lanes": 1.0})
+            note = "no density of tiles is known: Block is left out, the others unpadded."
             return _Modelled(best, "twin", None, (*notes, note))
-        best = self._best_of_twin(peer, {"scalar": 1.0, "block": density.value})
+        best = self._best_of_twin(peer, {"scalar": 1.0, "block": density.value, "lanes": 1.0})
         return _Modelled(best, "twin", density.value, (*notes, f"density: {density.source}."))
 
     def _best_of_twin(self, peer: Peer, densities: Mapping[str, float]) -> Prediction:
@@ -402,8 +405,9 @@ class _Model:
         candidates = [
             self._predicted(peer, kernel, value, number)
             for kernel, value in densities.items()
+            if kernel in self.calibration.kernels
             for number in fitting_units(
-                kernel, _TILE, self.max_units, self.calibration, self.board
+                kernel, _PARAMETERS[kernel], self.max_units, self.calibration, self.board
             )
         ]
         return min(candidates, key=lambda c: c.time_s.value or math.inf)
@@ -412,7 +416,7 @@ class _Model:
         self, peer: Peer, kernel: str, density: float, compute_units: int
     ) -> Prediction:
         work = published_workload(kernel, peer.n, peer.nnz, density, self.calibration)
-        num_panels = -(-peer.n // self.x_room(compute_units))
+        num_panels = 1 if kernel == "lanes" else -(-peer.n // self.x_room(compute_units))
         return predict_one(in_rounds(work, num_panels), self.calibration, compute_units)
 
 
