@@ -541,8 +541,6 @@ def _bits(rows: int) -> dict[str, int]:
         "Mark": 2 * _FLAG_BITS,
         "Operand": 32 + _FLAG_BITS,
         "Product": 32 + _FLAG_BITS,
-        "Operands": _WORD_BITS + _FLAG_BITS,
-        "Products": _WORD_BITS + _FLAG_BITS,
         "PanelSize": 2 * 32,
         "sums_t": 32 * rows + 2 * _FLAG_BITS,
         "rows_t": 32 * rows,

@@ -25,7 +25,7 @@ from ..formats.base import WORD_BYTES
 from . import canvas
 from .calibration import Calibration
 from .labels import Anchor, Box, place_labels
-from .model import EnergyLines, Roofs, energy_lines, roofs
+from .model import EnergyLines, Roofs, busy_lanes_power_w, energy_lines, roofs
 from .points import SERIES, Point
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ FIGURE_5_MATRICES = ("chipC0", "gyro_k", "TS2383")
 
 _FONT_PT = canvas.SMALLEST_FONT_PT
 _CROWDED = 24
-"""With more points, lines and zones are named in the legend."""
+"""With more points, or with points of Lanes, lines and zones are named in the legend."""
 
 _ROOM_FOR_TEXT = 1.4
 """Ratio of two roofs from which a line of text stands between them."""
@@ -305,6 +305,9 @@ def _look(point: Point) -> _Look:
     series, parameter = point.series, point.parameter
     if series == "scalar":
         return _Look("Scalar", canvas.BLUE, "o", 6.0)
+    if series == "lanes":
+        depth = "" if parameter is None else f" depth {parameter}"
+        return _Look(f"Lanes{depth}", canvas.INK, "X" if parameter == 16 else "P", 7.0)
     markers = {4: ("<", canvas.PURPLE), 8: ("^", canvas.ORANGE), 32: ("p", canvas.SKY)}
     marker, color = markers.get(parameter or 16, ("s", canvas.VERMILION))
     edge = "" if parameter is None else f" {parameter}×{parameter}"
@@ -491,7 +494,8 @@ class _Roofline:
             f"CIA {lines.min_cia_energy:.3g}: less\nenergy from here",
             lines.min_cia_energy, self.y_low, dx=4, dy=5, ha="left", va="bottom",
         )  # fmt: skip
-        if len(points) > _CROWDED:
+        # Lanes has nearly the same CIA for all patterns, and the text would stand there.
+        if len(points) > _CROWDED or any(p.series == "lanes" for p in points):
             self._write_legend(points, _zone_handles(lines, widest))
         else:
             self._write_zones(lines, widest)
@@ -740,7 +744,8 @@ def _limits(
 
 
 def _edges(points: Sequence[Point]) -> tuple[int, ...]:
-    return tuple(sorted({p.parameter for p in points if p.parameter and p.series != "scalar"}))
+    blocked = [p for p in points if p.series in ("block", "block_max")]
+    return tuple(sorted({p.parameter for p in blocked if p.parameter}))
 
 
 def _distinct(found: Iterable[Roofs], name: str) -> list[Roofs]:
@@ -779,6 +784,7 @@ def _caption(
         is_apart
         and f"CIA has two scales: an access of Scalar is {scalar.access_bytes} bytes, one of "
         f"Block {block.access_bytes}; the access roof is that of Block",
+        *_lanes_text(points, calibration, scaled[0]),
         *marks,
         any(p.cia_bounds for p in points)
         and "Bars: where the point may be, as the density is published in whole per cent",
@@ -788,6 +794,24 @@ def _caption(
         note.rstrip("."),
     ]
     return ". ".join(part for part in parts if part) + "."
+
+
+def _lanes_text(
+    points: Sequence[Point], calibration: Calibration, block: UnitRoofs
+) -> list[str]:
+    """Say how far roofs, lines and zones, which are of Block, hold for Lanes."""
+    depths = sorted({p.parameter or 0 for p in points if p.series == "lanes"})
+    if not depths:
+        return []
+    found = roofs(calibration, "lanes", depths[0], block.compute_units)
+    power_w = busy_lanes_power_w(calibration, depths[0], block.compute_units)
+    own = (
+        "Lanes has the same roofs"
+        if found == block.roofs
+        else f"Roofs of Lanes, not drawn: {found.compute_gflops:.3g} GFLOP/s and "
+        f"{found.giga_accesses_per_s:.3g} Gaccess/s"
+    )
+    return [f"{own}; an access is {found.access_bytes} bytes, its power {power_w:.3g} W"]
 
 
 def _units_text(scaled: Sequence[UnitRoofs], power_cap_w: float) -> list[str]:

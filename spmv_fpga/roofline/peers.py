@@ -20,7 +20,7 @@ from typing import Any
 from ..boards import Board, load_board
 from ..errors import MatrixError, SpmvFpgaError
 from ..figures import Figure, unknown
-from ..formats.sell_c_sigma import DEFAULT_DEPTH
+from ..formats.sell_c_sigma import DEFAULT_DEPTH, SellCSigma
 from ..matrices import Matrix, open_matrix
 from ..matrices.collection import cached
 from ..matrices.suite import SuiteEntry, find_in_suite
@@ -31,6 +31,7 @@ from .predict import (
     DEFAULT_MAX_UNITS,
     MaxUnits,
     default_x_room,
+    default_y_room,
     fitting_units,
     in_rounds,
     predict,
@@ -207,7 +208,8 @@ class PeerRow:
         """Modelled time of one product among many in a launch, as the peers measure it."""
         launches = self.model.workload.launches
         if launches > 1:
-            return unknown(f"x goes in {launches} panels, each with its launch")
+            what = "y goes in" if self.model.workload.kernel == "lanes" else "x goes in"
+            return unknown(f"{what} {launches} parts, each with its launch")
         launch_s = self.model.terms.get("launch", 0.0)
         total = self.model.time_s.value
         return unknown("no time") if total is None else _modelled(total - launch_s)
@@ -416,8 +418,12 @@ class _Model:
         self, peer: Peer, kernel: str, density: float, compute_units: int
     ) -> Prediction:
         work = published_workload(kernel, peer.n, peer.nnz, density, self.calibration)
-        num_panels = 1 if kernel == "lanes" else -(-peer.n // self.x_room(compute_units))
-        return predict_one(in_rounds(work, num_panels), self.calibration, compute_units)
+        room = self.x_room(compute_units)
+        if kernel == "lanes":  # y goes in parts, and each may need all of x
+            room = compute_units * SellCSigma.max_rows(default_y_room(compute_units))
+        rounds = -(-peer.n // room)
+        work = in_rounds(work, rounds, x_loads=float(rounds))
+        return predict_one(work, self.calibration, compute_units)
 
 
 def _assumptions(model: _Model) -> str:

@@ -18,8 +18,9 @@ from .calibration import Calibration
 from .model import Prediction, Workload, predict_one, workload
 from .paper import HALF_A_PERCENT, PaperResult, PublishedRow, find_real
 
-SERIES = ("scalar", "block", "block_max")
+SERIES = ("scalar", "block", "block_max", "lanes")
 ORIGINS: tuple[Origin, ...] = ("measured", "published", "emulated", "modelled")
+_PARAMETERS = {"scalar": "slice", "block": "block", "lanes": "depth"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,9 @@ class Point:
     name : str
         The matrix.
     series : str
-        `scalar`, `block`, or `block_max`: Block with its padding counted as useful.
+        `scalar`, `block`, `lanes`, or `block_max`: Block with its padding counted as useful.
     parameter : int or None
-        P or L.
+        P, L or depth.
     cia : float
         Useful flop per access; for `block_max` flop per access.
     gflops : float
@@ -224,7 +225,7 @@ def run_point(document: Mapping[str, Any], calibration: Calibration) -> Point | 
     """
     try:
         kernel, gflops = document["kernel"], document["fpga"]["gflops"]
-        parameter = kernel["block"] if kernel["name"] == "block" else kernel["slice"]
+        parameter = kernel[_PARAMETERS[kernel["name"]]]
         compute_units = kernel.get("compute_units", 1)
         access = calibration.kernel(kernel["name"], parameter).access
         accesses = (

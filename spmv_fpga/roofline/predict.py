@@ -5,7 +5,8 @@ O(nnz), nothing padded is made. Where even that is too much, tiles are counted i
 the rows and the result says how far that may be off.
 
 Several compute units share the rows. Where x is longer than its room on the chip, columns
-go in panels, and each panel is a round of launches of its own.
+go in panels, and each panel is a round of launches of its own. Kernel lanes takes its panels
+within a launch, and goes in rounds of rows where y is longer than its room.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from ..errors import SpmvFpgaError
 from ..formats import BLOCK_SIZES, FormatStats, count_blocks, format_stats
 from ..formats.base import WORD_LANES, canonical_csr, words_for
 from ..formats.blocked_ell import DESCRIPTORS_PER_WORD, check_block
-from ..formats.sell_c_sigma import DEFAULT_PANEL
+from ..formats.sell_c_sigma import DEFAULT_PANEL, DEFAULT_Y_ROOM, MAX_ROWS, SellCSigma
 from ..formats.sliced_ell import slice_widths
 from ..matrices import Matrix, Symmetric, open_matrix
 from ..matrices.reorder import reorder_matrix
@@ -63,11 +65,13 @@ own or their matrix's."""
 Units = int | str | Sequence[int]
 """Numbers of compute units: one, several, `ALL` or `MOST`."""
 MaxUnits = int | Callable[[str, Mapping[str, int]], int]
-"""Most units that fit: of all kernels, or of a kernel with its P or L, as
+"""Most units that fit: of all kernels, or of a kernel with its P, L or depth, as
 ``("block", {"block": 16})``."""
 
 _FEW_UNITS = 2
 _ROOMY, _NARROW = 262144, 65536
+_FEW_UNITS_WITH_Y = 8
+_NARROW_Y = 16384
 
 
 def default_x_room(compute_units: int) -> int:
@@ -79,20 +83,33 @@ def default_x_room(compute_units: int) -> int:
     return _ROOMY if compute_units <= _FEW_UNITS else _NARROW
 
 
+def default_y_room(compute_units: int) -> int:
+    """Return the elements of y that each unit of kernel lanes has room for on the chip.
+
+    >>> default_y_room(1), default_y_room(16)
+    (32768, 16384)
+    """
+    return DEFAULT_Y_ROOM if compute_units <= _FEW_UNITS_WITH_Y else _NARROW_Y
+
+
 @dataclass(frozen=True, kw_only=True)
 class PanelledWorkload(Workload):
-    """The work of a matrix whose columns go in panels, a round of launches each.
+    """The work of a matrix that goes in rounds of launches.
 
     Attributes
     ----------
     rounds : int
-        Panels. Each has its own launch, fills the pipeline and writes y.
+        Panels of columns; of kernel lanes parts of the rows. Each has its own launch, fills
+        the pipeline and writes y, each part of the rows its own.
     strip_rows : int
         Rows that no two units share: P or L.
+    x_loads : float
+        How often kernel lanes loads x, in all rounds; a round leaves panels out.
     """
 
     rounds: int = 1
     strip_rows: int = 1
+    x_loads: float = 1.0
 
     @property
     def launches(self) -> int:
@@ -102,7 +119,12 @@ class PanelledWorkload(Workload):
     @property
     def y_words(self) -> int:
         """Words of y that are written, in all rounds."""
-        return self.rounds * super().y_words
+        return super().y_words * (1 if self.kernel == "lanes" else self.rounds)
+
+    @property
+    def x_words(self) -> int:
+        """Words of x that are loaded, in all rounds."""
+        return round(self.x_loads * super().x_words)
 
     @property
     def fill_cycles(self) -> int:
@@ -126,7 +148,9 @@ class PanelledWorkload(Workload):
         return super().share(min(compute_units, max(-(-self.rows // self.strip_rows), 1)))
 
 
-def in_rounds(work: Workload, rounds: int = 1, num_empty: int | None = None) -> Workload:
+def in_rounds(
+    work: Workload, rounds: int = 1, num_empty: int | None = None, x_loads: float = 1.0
+) -> Workload:
     """Return a workload in rounds of launches.
 
     Parameters
@@ -135,13 +159,15 @@ def in_rounds(work: Workload, rounds: int = 1, num_empty: int | None = None) -> 
     rounds : int
     num_empty : int, optional
         Block rows without tiles in all panels; as in `work` by default.
+    x_loads : float
+        How often kernel lanes loads x.
     """
     counts = {f.name: getattr(work, f.name) for f in fields(Workload)}
     if num_empty is not None:
         counts["num_empty"] = num_empty
     # Entries of kernel lanes are cut within rows too.
     strip_rows = 1 if work.kernel == "lanes" else work.parameter or 1
-    return PanelledWorkload(**counts, rounds=rounds, strip_rows=strip_rows)
+    return PanelledWorkload(**counts, rounds=rounds, strip_rows=strip_rows, x_loads=x_loads)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +178,7 @@ class Choice:
     ----------
     kernel : str
     parameter : int or None
-        P or L.
+        P, L or depth.
     max_units : int
         Most units that are taken to fit.
     best_time, best_energy : int
@@ -175,7 +201,7 @@ class PredictionSet:
     matrix : Matrix
     calibration : Calibration
     candidates : tuple of Prediction
-        Scalar first, then Block by P; of each the fewest units first.
+        Scalar first, then Block by P, lanes last; of each the fewest units first.
     best_time, best_energy : int
         Index of the candidate with the least time, the least energy, among those that fit.
     fits : tuple of bool
@@ -319,7 +345,7 @@ def predict(
     >>> result = predict("twin:ex9")
     >>> best = result.candidates[result.best_time]
     >>> best.workload.kernel, best.time_s.origin
-    ('block', 'modelled')
+    ('lanes', 'modelled')
     """
     opened = _opened(matrix, symmetric)
     known = load_calibration(calibration, board)
@@ -345,12 +371,10 @@ def predict(
             seed=seed,
         )
     stats, errors, sampled = _counted(csr, blocks, slices, sample_rows, seed)
-    stats += format_stats(
-        csr, blocks=(), slices=(), depths=depths, panel=panel or DEFAULT_PANEL
-    )
+    stats += _lanes_stats(csr, depths, panel or DEFAULT_PANEL)
     errors += [0.0] * len(depths)
     if not stats:
-        raise SpmvFpgaError("there is nothing to predict; give a block or a slice.")
+        raise SpmvFpgaError("there is nothing to predict; give a block, a slice or a depth.")
     limits = [_limit(s.kernel, s.parameter, max_units) for s in stats]
     card = load_board(board)
     numbers = [_numbers(compute_units, s, max_units, known, card) for s in stats]
@@ -359,8 +383,13 @@ def predict(
     for i, (s, error) in enumerate(zip(stats, errors, strict=True)):
         for number in numbers[i]:
             cut, rounds, num_empty = panels.cut(s, number)
-            work = workload(cut, csr.shape, known, count_error=error)
-            candidates.append(predict_one(in_rounds(work, rounds, num_empty), known, number))
+            work = in_rounds(
+                workload(cut, csr.shape, known, count_error=error),
+                rounds,
+                num_empty,
+                panels.x_loads(cut, rounds),
+            )
+            candidates.append(predict_one(work, known, number))
             of_format.append(i)
     fits = tuple(
         c.compute_units <= limits[i] and not _is_over_cap(c, known, card)
@@ -413,11 +442,11 @@ def choose(
     Returns
     -------
     Prediction
-        Its `workload` names kernel, block and slice.
+        Its `workload` names kernel, block, slice and depth.
 
     Examples
     --------
-    >>> choose("twin:ex9", block=8).workload.block
+    >>> choose("gallery:banded:n=900,bandwidth=400", block=8).workload.block
     8
     """
     if goal not in ("time", "energy"):
@@ -611,23 +640,26 @@ def _fit_warnings(
     return tuple(found.values())
 
 
-# Panels of columns.
+# Rounds of launches.
 
 
 class _Panels:
-    """Cuts a matrix into panels of columns where x is longer than its room."""
+    """Cuts a matrix into panels of columns where x is longer than its room; lanes by rows."""
 
     def __init__(self, csr: csr_array, x_room: Callable[[int], int]) -> None:
         self.csr = csr
         self.x_room = x_room
         self._lengths: dict[int, list[npt.NDArray[np.int64]]] = {}
+        self._touched: dict[tuple[int, int], int] = {}
 
     def cut(
         self, stats: FormatStats, compute_units: int
     ) -> tuple[FormatStats, int, int | None]:
-        """Return what all panels store, their number, and their block rows without tiles."""
+        """Return what all rounds store, their number, and their block rows without tiles."""
         if stats.kernel == "lanes":  # its panels are within a launch
-            return stats, 1, None
+            rows = compute_units * SellCSigma.max_rows(default_y_room(compute_units))
+            rounds = max(-(-self.csr.shape[0] // rows), 1)
+            return self._cut_rows(stats, rounds), rounds, None
         room = self.x_room(compute_units)
         num_panels = max(-(-self.csr.shape[1] // room), 1)
         if num_panels == 1:
@@ -638,6 +670,41 @@ class _Panels:
         descriptors = (stats.blocks or 0) + num_empty
         num_words = stats.num_stored // WORD_LANES + -(-descriptors // DESCRIPTORS_PER_WORD)
         return replace(stats, num_words=num_words), num_panels, num_empty
+
+    def x_loads(self, cut: FormatStats, rounds: int) -> float:
+        """Return how often kernel lanes loads x, in all rounds."""
+        if rounds == 1 or not cut.panel:
+            return 1.0
+        return cut.num_panels / float(-(-self.csr.shape[1] // cut.panel))
+
+    def _cut_rows(self, stats: FormatStats, rounds: int) -> FormatStats:
+        """Each round has panels of its own; the last chunk of each is half empty on average."""
+        if rounds == 1 or not stats.panel:
+            return stats
+        num_panels = self._num_touched(rounds, stats.panel)
+        more = max(num_panels - stats.num_panels, 0) / 2 / max(stats.num_chunks, 1)
+        num_stored, num_words, matrix_bytes = (
+            round(number * (1 + more))
+            for number in (stats.num_stored, stats.num_words, stats.matrix_bytes)
+        )
+        return replace(
+            stats,
+            num_stored=num_stored,
+            num_words=num_words,
+            matrix_bytes=matrix_bytes,
+            num_panels=num_panels,
+        )
+
+    def _num_touched(self, rounds: int, panel: int) -> int:
+        """Return the panels with entries of every round, which has as many rows as another."""
+        if (rounds, panel) not in self._touched:
+            m = self.csr.shape[0]
+            ends = self.csr.indptr[[m * k // rounds for k in range(rounds + 1)]]
+            self._touched[rounds, panel] = sum(
+                int(np.count_nonzero(np.bincount(self.csr.indices[start:end] // panel)))
+                for start, end in pairwise(ends.tolist())
+            )
+        return self._touched[rounds, panel]
 
     def _cut_slices(self, stats: FormatStats, room: int) -> FormatStats:
         """Each panel's slice is as wide as its longest row there."""
@@ -691,6 +758,7 @@ def _warnings(
         )
     large: dict[str, str] = {}
     panels: dict[int, list[int]] = {}
+    parts: dict[int, list[int]] = {}
     for c in candidates:
         found += c.warnings
         label = f"{c.workload.kernel} {c.workload.parameter}"
@@ -702,7 +770,8 @@ def _warnings(
                 f"{bytes_text(board.bank_bytes)}."
             )
         if c.workload.launches > 1:
-            panels.setdefault(c.workload.launches, []).append(c.compute_units)
+            cut = parts if c.workload.kernel == "lanes" else panels
+            cut.setdefault(c.workload.launches, []).append(c.compute_units)
     if panels:
         how_many = "; ".join(
             f"{number} panels where units are {ranges(users)}"
@@ -712,6 +781,14 @@ def _warnings(
             f"x has {count(matrix.csr.shape[1])} elements, too many for the chip, so columns "
             f"go in panels, each with a launch ({how_many}); adding up y on the host is not in "
             "the time."
+        )
+    if parts:
+        how_many = "; ".join(
+            f"{number} parts where units are {ranges(users)}" for number, users in parts.items()
+        )
+        found.append(
+            f"y has {count(matrix.csr.shape[0])} elements, too many for the chip in kernel "
+            f"lanes, so rows go in parts, each with a launch ({how_many})."
         )
     labels = {f"{c.workload.kernel} {c.workload.parameter}" for c in candidates}
     return _grouped([*found, *large.values()], labels)
@@ -799,6 +876,31 @@ def _counted(
     return (*exact, *(s for s, _ in sampled)), errors, num_rows
 
 
+def _lanes_stats(csr: csr_array, depths: Sequence[int], panel: int) -> tuple[FormatStats, ...]:
+    """Count SELL-C-sigma, part by part where there are more rows than addresses."""
+    m = csr.shape[0]
+    parts = [csr]
+    if depths and m > MAX_ROWS:
+        parts = [_rows(csr, i, min(i + MAX_ROWS, m)) for i in range(0, m, MAX_ROWS)]
+    counted = [
+        format_stats(part, blocks=(), slices=(), depths=depths, panel=panel) for part in parts
+    ]
+    return tuple(map(_joined, zip(*counted, strict=True)))
+
+
+def _joined(parts: Sequence[FormatStats]) -> FormatStats:
+    """Return what parts of the rows store together."""
+    return replace(
+        parts[0],
+        nnz=sum(s.nnz for s in parts),
+        num_stored=sum(s.num_stored for s in parts),
+        num_words=sum(s.num_words for s in parts),
+        matrix_bytes=sum(s.matrix_bytes for s in parts),
+        num_chunks=sum(s.num_chunks for s in parts),
+        num_panels=max(s.num_panels for s in parts),
+    )
+
+
 def _draw(
     entries: npt.NDArray[np.int64], num_draws: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
@@ -844,15 +946,19 @@ def _entries_per_strip(csr: csr_array) -> npt.NDArray[np.int64]:
 
 
 def _strip(csr: csr_array, number: int) -> csr_array:
-    """Return the rows of a strip; its arrays are views."""
+    """Return the rows of a strip."""
     first = number * STRIP_ROWS
-    last = min(first + STRIP_ROWS, csr.shape[0])
+    return _rows(csr, first, min(first + STRIP_ROWS, csr.shape[0]))
+
+
+def _rows(csr: csr_array, first: int, last: int) -> csr_array:
+    """Return rows of a matrix; their columns and values are views."""
     begin, end = int(csr.indptr[first]), int(csr.indptr[last])
-    strip = csr_array((last - first, csr.shape[1]), dtype=csr.dtype)
-    strip.indptr = csr.indptr[first : last + 1] - csr.indptr[first]
-    strip.indices = csr.indices[begin:end]
-    strip.data = csr.data[begin:end]
-    return strip
+    part = csr_array((last - first, csr.shape[1]), dtype=csr.dtype)
+    part.indptr = csr.indptr[first : last + 1] - csr.indptr[first]
+    part.indices = csr.indices[begin:end]
+    part.data = csr.data[begin:end]
+    return part
 
 
 def _blocked_stats(csr: csr_array, block: int, blocks: int) -> FormatStats:

@@ -258,10 +258,9 @@ def _room_reasons(fmt: SparseFormat, xclbin: XclbinInfo) -> Iterator[str]:
             f"x has {num_x} entries, but the kernel has on-chip room for {xclbin.x_room}; "
             "multiply fewer columns at a time"
         )
-    num_y = fmt.y_on_chip
-    if num_y and xclbin.y_room is not None and num_y > xclbin.y_room:
+    if xclbin.y_room is not None and fmt.y_on_chip > xclbin.y_room:
         yield (
-            f"y takes {num_y} entries, but the kernel has on-chip room for {xclbin.y_room}; "
+            f"y takes {fmt.y_on_chip} entries, but the kernel has on-chip room for {xclbin.y_room}; "
             "multiply fewer rows at a time"
         )
 

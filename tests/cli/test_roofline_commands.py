@@ -11,7 +11,7 @@ def test_all_numbers_of_units_are_in_the_document(program):
     outcome = program.here("predict", "--matrix", TWIN, "--cu", "all", "--json")
     assert outcome.status == 0
     candidates, choices = outcome.document["candidates"], outcome.document["choices"]
-    assert len(choices) == 5
+    assert len(choices) == 6
     assert len(candidates) == sum(choice["max_units"] for choice in choices)
     for choice in choices:
         best = candidates[choice["best_time"]]
@@ -42,7 +42,9 @@ def test_a_picture_may_show_several_numbers_of_units(program):
     words = ("roofline", "--matrix", TWIN, "--cu", "1,8", "-o", "r.svg")
     outcome = program.here(*words)
     assert outcome.status == 0
-    assert 'id="roof-access-x8"' in (program.cwd / "r.svg").read_text("utf-8")
+    picture = (program.cwd / "r.svg").read_text("utf-8")
+    assert 'id="roof-access-x8"' in picture
+    assert 'id="point-modelled-twin_ex9-lanes-8-x8"' in picture
 
 
 def test_peers_stand_in_the_document_only_where_asked_for(program, monkeypatch):

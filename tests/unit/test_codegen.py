@@ -305,12 +305,13 @@ def test_the_kernels_function_takes_the_arguments_in_their_order(project):
 def test_link_cfg_places_every_port_of_every_unit(project):
     lines = project.files["link.cfg"].splitlines()[1:]
     function, ports = project.kernel.function, project.kernel.ports
+    bundles = project.kernel.bundles
     assert lines[0] == "[connectivity]"
     assert lines[1] == f"nk={function}:2:{function}_1.{function}_2"
     wanted = [f"slr={function}_{unit}:SLR0" for unit in (1, 2)]
     wanted += [
         f"sp={function}_{unit}.{port.name}:"
-        f"HBM[{2 * unit + project.kernel.bundles.index(port.bundle)}]"
+        f"HBM[{len(bundles) * unit + bundles.index(port.bundle)}]"
         for unit in (1, 2)
         for port in ports
     ]
@@ -356,7 +357,8 @@ def test_m_axi_options_are_of_the_ports_direction_and_the_boards(project):
         if pragma["mode"] != "m_axi":
             continue
         way = "write" if pragma["port"] in ("y", "checksum") else "read"
-        outstanding = 4 if pragma["port"] in ("x", "y") else axi[f"num_{way}_outstanding"]
+        port = next(p for p in project.kernel.ports if p.name == pragma["port"])
+        outstanding = port.outstanding or axi[f"num_{way}_outstanding"]
         options = {k: v for k, v in pragma.items() if k not in ("mode", "port", "bundle")}
         assert options == {
             "offset": "slave",
@@ -461,9 +463,8 @@ def test_every_stream_of_the_data_flow_is_used_by_two_processes(project):
         set(re.findall(r"\w+", process))
         for process in re.findall(r"SPMV_PROCESS\((.*?)\);", text, re.S)
     ]
-    assert (
-        len(streams) == len(set(streams)) >= (2 if project.kernel.name == "bandwidth" else 10)
-    )
+    least = {"bandwidth": 2, "lanes": 5}.get(project.kernel.name, 10)
+    assert len(streams) == len(set(streams)) >= least
     for stream in streams:
         assert sum(stream in names for names in arguments) == 2, stream
 

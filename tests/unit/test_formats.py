@@ -562,23 +562,23 @@ def test_a_sorted_stream_word_for_word():
     pad, none, last = PADDING, 0xFFFFFFFF, 1 << 15
     one, two, three, four = np.float32([1, 2, 3, 4]).view(np.uint32).tolist()
     # A chunk of two slot-columns: 4 words of addresses and 2 × 12 of slots; x from word 0 on.
-    assert words[0].tolist() == [28, 0, 1, 1, 16] + [0] * 11
+    assert words[0].tolist() == [28, 0, 1, 1, 24] + [0] * 11
     assert words[1].tolist() == [0xFFFF0000, 0xFFFF0001] + [none] * 14
     assert words[2:5].tolist() == [[none] * 16] * 3
-    assert words[5].tolist() == [one, pad, three] + [pad] * 13
-    assert words[6].tolist() == [pad] * 16
-    assert words[7].tolist() == [1, 2] + [0] * 14
-    assert words[17].tolist() == [two] + [pad] * 15
-    assert words[19].tolist() == [3 + last] + [0] * 7 + [last] + [0] * 7
-    assert words[28].tolist() == [last] + [0] * 7 + [last] + [0] * 7
+    assert words[5].tolist() == [1, 2] + [0] * 14
+    assert words[6].tolist() == [one, pad, three] + [pad] * 13
+    assert words[7].tolist() == [pad] * 16
+    assert words[17].tolist() == [3 + last] + [0] * 7 + [last] + [0] * 7
+    assert words[18].tolist() == [two] + [pad] * 15
+    assert words[26].tolist() == [last] + [0] * 7 + [last] + [0] * 7
     # The panel of columns 16 to 31 is empty; x of the third starts at word 2.
-    assert words[29].tolist() == [16, 2, 1, 1, 8] + [0] * 11
+    assert words[29].tolist() == [16, 2, 1, 1, 12] + [0] * 11
     assert words[30].tolist() == [none, 0xFFFF0001] + [none] * 14
-    assert words[34].tolist() == [pad, pad, four] + [pad] * 13
-    assert words[36].tolist() == [last, 8] + [0] * 6 + [last] + [0] * 7
+    assert words[34].tolist() == [last, 8] + [0] * 6 + [last] + [0] * 7
+    assert words[35].tolist() == [pad, pad, four] + [pad] * 13
     assert len(words) == 46
     assert fmt.scalars() == {
-        "num_words": 46, "num_panels": 2, "num_accesses": 24, "num_merged": 0, "num_y_words": 2
+        "num_words": 46, "num_panels": 2, "num_merged": 0, "num_y_words": 2
     }  # fmt: skip
 
 
@@ -588,20 +588,20 @@ def decode_lanes(fmt: SellCSigma) -> dict[tuple[int, int], float]:
     halves = lambda a: a.reshape(-1).view(np.uint16).astype(int)  # noqa: E731
     merged = words[len(words) - -(-n["num_merged"] // 16) :].reshape(-1).view(np.int32)
     entries: dict[tuple[int, int], float] = {}
-    at = accesses = 0
+    at = 0
     for _ in range(n["num_panels"]):
-        num_words, first_x, _, num_chunks, num_accesses = words[at, :5].tolist()
+        num_words, first_x, _, num_chunks, num_slot_words = words[at, :5].tolist()
         end = at + 1 + num_words
         at += 1
-        accesses += num_accesses
+        assert num_words == num_chunks * depth // 2 + num_slot_words
         for _ in range(num_chunks):
             address = halves(words[at : at + depth // 2]).reshape(depth, 16)
             at += depth // 2
             is_last = False
             while not is_last:
                 for pair in range(depth // 2):
-                    values = words[at : at + 2]
-                    cols = halves(words[at + 2]).reshape(2, 16)
+                    cols = halves(words[at]).reshape(2, 16)
+                    values = words[at + 1 : at + 3]
                     is_last = bool(cols[0, 0] >> 15)
                     for a, lane in zip(*np.nonzero(values != PADDING), strict=True):
                         word = address[2 * pair + a, lane]
@@ -613,7 +613,6 @@ def decode_lanes(fmt: SellCSigma) -> dict[tuple[int, int], float]:
                         entries[place] = float(values.view(np.float32)[a, lane])
                     at += 3
         assert at == end
-    assert accesses == n["num_accesses"]
     return entries
 
 

@@ -61,8 +61,9 @@ def test_x_is_read_and_y_is_written_on_a_bundle_that_they_share(name):
     assert {n: p.direction for n, p in ports.items()} == {
         "matrix": "read", "x": "read", "y": "write"
     }  # fmt: skip
-    assert load_kernel(name).bundles == ("matrix", "vectors")
-    assert ports["x"].bundle == ports["y"].bundle == "vectors"
+    shared = "matrix" if name == "lanes" else "vectors"  # a small unit has one port
+    assert load_kernel(name).bundles == tuple(dict.fromkeys(("matrix", shared)))
+    assert ports["x"].bundle == ports["y"].bundle == shared
     assert all(port.is_memory for port in ports.values())
 
 

@@ -21,7 +21,15 @@ from spmv_fpga.errors import KernelSpecError, SpmvFpgaError
 from spmv_fpga.kernels import kernel_names
 from spmv_fpga.roofline import canvas, drawings
 from spmv_fpga.roofline.calibration import load_calibration
-from spmv_fpga.roofline.drawings import data_flow, example_matrix, figure_2, figure_3, plan_of
+from spmv_fpga.roofline.drawings import (
+    DataFlow,
+    Stream,
+    data_flow,
+    example_matrix,
+    figure_2,
+    figure_3,
+    plan_of,
+)
 from spmv_fpga.roofline.figures import (
     FIGURE_5_MATRICES,
     figure_1,
@@ -37,7 +45,7 @@ from spmv_fpga.roofline.page import draw_pictures, render_page, write_paper
 from spmv_fpga.roofline.paper import TABLES, reproduce
 from spmv_fpga.roofline.peers import compare_peers
 from spmv_fpga.roofline.points import Point, model_points, paper_points, run_point, timed_points
-from spmv_fpga.roofline.predict import predict
+from spmv_fpga.roofline.predict import busy_power_w, predict
 
 SLOPE = 0.1953125  # 12.5 GB/s in words of 64 bytes, in giga-accesses a second
 PEAK = 0.6  # one product a cycle at 300 MHz
@@ -243,6 +251,48 @@ def test_a_run_is_a_point_at_its_own_accesses():
     assert of_values.cia == 64 / 32
 
 
+def lanes_point(depth=8):
+    kernel = {"name": "lanes", "block": None, "depth": depth, "num_stored": 128, "bytes": 1088}
+    document = run_document({"value": 0.5, "origin": "emulated"}, **kernel)
+    return run_point(document, load_calibration("u50"))
+
+
+def test_a_run_of_lanes_is_a_point_at_the_words_of_its_stream():
+    point = lanes_point(16)
+    assert (point.series, point.parameter, point.cia) == ("lanes", 16, 64 / 17)
+
+
+def test_a_calibration_that_does_not_know_lanes_has_no_point_of_it(paper):
+    kernel = {"name": "lanes", "depth": 8}
+    with pytest.raises(SpmvFpgaError, match="calibration paper does not know kernel lanes"):
+        run_point(run_document({"value": 0.5, "origin": "emulated"}, **kernel), paper)
+
+
+def test_each_kernel_has_a_mark_of_its_own(pictures):
+    figure = pictures["own"]
+    marks = [
+        artist(figure, f"point-modelled-own-{name}").get_marker()
+        for name in ("scalar-16", "block-4", "block-8", "block-16", "block-32", "lanes-8")
+    ]
+    deep = roofline_figure([lanes_point(16)], load_calibration("u50"))
+    marks.append(artist(deep, "point-emulated-eye-lanes-16").get_marker())
+    assert len(set(marks)) == 7
+    assert not {"D", "v"} & set(marks)  # BlockMax, the ridge
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert legend.index("Lanes depth 8, modelled") == 5
+
+
+def test_lanes_adds_no_roof_and_the_caption_says_which_it_has():
+    own = load_calibration("u50")
+    figure = roofline_figure([lanes_point()], own)
+    assert not figure.findobj(lambda a: a.get_gid() == "roof-block8")
+    caption = figure.texts[0].get_text().replace("\n", " ")
+    watts = busy_power_w("lanes", 8, own, 1)
+    assert (
+        f"Lanes has the same roofs; an access is 64 bytes, its power {watts:.3g} W" in caption
+    )
+
+
 def test_an_emulated_point_is_half_filled(paper):
     point = run_point(run_document({"value": 0.5, "origin": "emulated"}), paper)
     figure = roofline_figure([point], paper)
@@ -431,7 +481,7 @@ def test_a_card_without_a_cap_has_no_line(own):
 
 
 def test_each_number_of_units_has_its_points_and_names():
-    found = predict("twin:ex9", blocks=(16,), slices=(), compute_units=(1, 4))
+    found = predict("twin:ex9", blocks=(16,), slices=(), depths=(), compute_units=(1, 4))
     points = [p for c in found.candidates for p in model_points("ex9", c)]
     assert [p.label for p in points] == ["ex9", "ex9 ×4"]
     figure = roofline_figure(points, load_calibration("u50"), compute_units=(1, 4))
@@ -503,14 +553,12 @@ def test_no_line_of_a_data_flow_crosses_a_box(kernel):
 
 
 def test_many_streams_that_pass_a_process_take_both_sides():
-    flow = data_flow("lanes")
-    plan = plan_of(flow)
-    columns = [
-        column
-        for stream, (column, _) in zip(flow.streams, plan.streams, strict=True)
-        if stream.reader - stream.writer > 1
-    ]
-    assert len(columns) == len(set(columns)) == 6
+    passing = [(0, 2), (0, 3), (1, 3), (1, 4), (2, 5), (0, 5)]
+    next_to = [(i, i + 1) for i in range(5)]
+    streams = [Stream(f"s{i}", "float", "2", *ends) for i, ends in enumerate(passing + next_to)]
+    flow = DataFlow("none", tuple("abcdef"), tuple(streams), {}, ())
+    columns = [column for column, _ in plan_of(flow).streams[: len(passing)]]
+    assert len(set(columns)) == 6
     assert sum(column < 0 for column in columns) == 3
 
 

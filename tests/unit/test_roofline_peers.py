@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,7 +112,7 @@ def test_a_matrix_of_known_density_is_modelled_in_block_with_the_most_units(comp
 
 def test_block_is_left_out_where_no_density_is_known(compared):
     row = rows_of(compared, "mouse_gene")["u50"]
-    assert row.model.workload.kernel == "scalar"
+    assert row.model.workload.kernel == "lanes"
     assert row.density is None
     assert "Block is left out" in row.notes[0]
 
@@ -126,7 +127,10 @@ def test_repetition_takes_the_launch_out(compared):
     assert row.model.time_s.value - row.repeated_time_s.value == pytest.approx(1e-4)
 
 
-def test_products_in_panels_cannot_be_repeated_in_a_launch(compared):
+def test_products_in_panels_cannot_be_repeated_in_a_launch():
+    known = load_calibration("u50")
+    kernels = {name: known.kernels[name] for name in ("scalar", "block")}
+    compared = compare_peers(calibration=replace(known, kernels=kernels), max_units=12)
     row = rows_of(compared, "soc-Pokec")["u50"]
     assert row.model.workload.launches == 25  # 1,632,803 columns, 65,536 at a time
     assert row.repeated_time_s.value is None
