@@ -260,8 +260,8 @@ def _room_reasons(fmt: SparseFormat, xclbin: XclbinInfo) -> Iterator[str]:
         )
     if xclbin.y_room is not None and fmt.y_on_chip > xclbin.y_room:
         yield (
-            f"y takes {fmt.y_on_chip} entries, but the kernel has on-chip room for {xclbin.y_room}; "
-            "multiply fewer rows at a time"
+            f"y takes {fmt.y_on_chip} entries, but the kernel has on-chip room for "
+            f"{xclbin.y_room}; multiply fewer rows at a time"
         )
 
 

@@ -1,4 +1,4 @@
-"""The model of kernel lanes: counts by hand, units, rounds of y, and the published accelerator."""
+"""The model of kernel lanes: counts by hand, units, rounds of y, and published times."""
 
 from __future__ import annotations
 
