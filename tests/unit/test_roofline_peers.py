@@ -134,7 +134,7 @@ def test_products_in_panels_cannot_be_repeated_in_a_launch():
     row = rows_of(compared, "soc-Pokec")["u50"]
     assert row.model.workload.launches == 25  # 1,632,803 columns, 65,536 at a time
     assert row.repeated_time_s.value is None
-    assert "25 panels" in row.repeated_time_s.reason
+    assert "25 parts" in row.repeated_time_s.reason
 
 
 def test_fewer_units_that_fit_take_longer():
