@@ -44,7 +44,7 @@ from .matrices import Matrix, Progress, open_matrix
 from .matrices.reorder import Reordered, reorder_matrix
 from .metering import Metered, PowerWindow, Source, choose_source, resting_power
 from .roofline.model import Prediction
-from .roofline.predict import default_x_room, predict
+from .roofline.predict import default_x_room, default_y_room, predict
 from .runtime import Card, check_fit, open_device
 from .runtime.cycles import Cycles
 from .runtime.environment import card_environment, has_card
@@ -305,9 +305,9 @@ def run(
         If something is missing, or does not fit.
     """
     board = load_board(options.board)
-    _check_parameters(options)
     cpu_source = choose_source(options.power, "cpu")  # first: it may be no source at all
     given = None if options.xclbin is None else containers.read(options.xclbin)
+    _check_parameters(options, given)
     clock = _Clock()
     step("loading the matrix")
     matrix = clock.time(
@@ -406,13 +406,26 @@ def _baseline_warnings(baseline: Baseline | None) -> tuple[str, ...]:
     )
 
 
-def _check_parameters(options: RunOptions) -> None:
+def _check_parameters(options: RunOptions, given: containers.XclbinInfo | None) -> None:
     """Refuse a parameter that no kernel has, whichever kernel runs."""
     if options.block is not None:
         check_block(options.block)
     if options.slice_size is not None:
         check_slice_size(options.slice_size)
-    check_lanes(options.depth or DEFAULT_DEPTH, options.panel or DEFAULT_PANEL)
+    check_lanes(
+        DEFAULT_DEPTH if options.depth is None else options.depth,
+        DEFAULT_PANEL if options.panel is None else options.panel,
+    )
+    if options.y_room is not None:
+        load_kernel("lanes").resolve({"y_room": options.y_room})
+        if given and given.y_room not in (None, options.y_room):
+            raise XclbinError(
+                [
+                    f"it was built for y_room {given.y_room}, and --y-room is "
+                    f"{options.y_room}; leave the option out, or build another"
+                ],
+                path=given.path,
+            )
 
 
 def _check_shape(
@@ -475,11 +488,20 @@ def _predict(
         slices=(slice_size or _DEFAULT_SLICE,) if kernel in ("scalar", "auto") else (),
         depths=(depth or DEFAULT_DEPTH,) if kernel in ("lanes", "auto") else (),
         panel=given.facts.panel if given and given.facts.panel else options.panel,
+        y_room=_rooms_for_y(options, given),
         clock_hz=options.clock_hz or (given.clock_hz if given else None),
     )
     bank = board.bank_bytes
     fitting = [c for c in found.candidates if c.workload.bytes <= bank * c.compute_units]
     return min(fitting or found.candidates, key=lambda c: c.time_s.value or math.inf)
+
+
+def _rooms_for_y(
+    options: RunOptions, given: containers.XclbinInfo | None
+) -> Callable[[int], int]:
+    """Return the elements of y that kernel lanes has room for, of a number of units."""
+    room = (given.y_room if given else None) or options.y_room
+    return default_y_room if room is None else lambda _: room
 
 
 def _blocks_for(is_free: bool) -> tuple[int, ...]:
@@ -609,6 +631,7 @@ def _find(
         block=parameter.get("block"),
         slice_size=parameter.get("slice"),
         depth=parameter.get("depth"),
+        rooms={name: parameter[name] for name in ("panel", "y_room") if name in parameter},
         compute_units=int(options.compute_units),
     )
 

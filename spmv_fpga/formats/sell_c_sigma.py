@@ -234,7 +234,7 @@ class SellCSigma(EntryFormat):
         return SLOT_BYTES * self.num_stored + PIECE_BYTES * self.piece_addresses.size
 
     def to_csr(self) -> csr_array:
-        """Give the matrix back exactly, explicit zeros included."""
+        """Give the matrix back exactly, explicit zeros included; -0.0 is +0.0 there too."""
         slot = np.flatnonzero(self.values.view(np.uint32) != PADDING_BITS)
         slot_column, place = np.divmod(slot, self.depth * LANES)
         chunk = np.repeat(np.arange(self.num_chunks), self.chunk_widths)[slot_column]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from .base import WORD_BYTES, WORD_LANES, canonical_csr, density, words_for
 from .blocked_ell import BLOCK_SIZES, DESCRIPTORS_PER_WORD, check_block
+from .lane_layout import PIECE_BYTES, SLOT_BYTES, Layout
 from .sell_c_sigma import DEFAULT_PANEL, lay_out_for
 from .sliced_ell import SLICE_SIZES, check_slice_size, slice_widths
 from .tiles import count_blocks
@@ -41,6 +42,8 @@ class FormatStats:
         Columns of a panel, of SELL-C-sigma.
     num_chunks, num_panels : int
         Chunks, and panels with entries, of SELL-C-sigma.
+    last_slots : int
+        Slots of the last chunks of its panels, where the shortest pieces are.
     """
 
     kernel: str
@@ -55,6 +58,7 @@ class FormatStats:
     panel: int | None = None
     num_chunks: int = 0
     num_panels: int = 0
+    last_slots: int = 0
 
     @property
     def parameter(self) -> int | None:
@@ -171,6 +175,40 @@ def _sorted(csr: csr_array, depth: int, panel: int) -> FormatStats:
         panel=panel,
         num_chunks=len(layout.widths),
         num_panels=int(np.count_nonzero(layout.chunks_per_panel)),
+        last_slots=depth * WORD_LANES * _last_widths(layout),
+    )
+
+
+def _last_widths(layout: Layout) -> int:
+    """Return the sum of the widths of the last chunks of all panels."""
+    ends = np.cumsum(layout.chunks_per_panel)[layout.chunks_per_panel > 0]
+    return int(layout.widths[ends - 1].sum())
+
+
+def in_runs(stats: FormatStats, all_panels: int) -> FormatStats:
+    """Return what SELL-C-sigma stores where entries are cut into runs, each sorted by itself.
+
+    Parameters
+    ----------
+    stats : FormatStats
+        Of the whole matrix.
+    all_panels : int
+        Panels with entries of all runs together. The last chunk of each is half empty on
+        average, and as wide as that of the whole matrix.
+    """
+    if not stats.num_panels or all_panels <= stats.num_panels:
+        return stats
+    more = (all_panels - stats.num_panels) / 2
+    chunk_slots = WORD_LANES * (stats.depth or 1)
+    slots = round(more * stats.last_slots / stats.num_panels)
+    num_bytes = SLOT_BYTES * slots + PIECE_BYTES * round(more) * chunk_slots
+    return replace(
+        stats,
+        num_stored=stats.num_stored + slots,
+        num_words=stats.num_words + -(-num_bytes // WORD_BYTES) + all_panels - stats.num_panels,
+        matrix_bytes=stats.matrix_bytes + num_bytes,
+        num_chunks=stats.num_chunks + round(more),
+        num_panels=all_panels,
     )
 
 

@@ -64,6 +64,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
             "panel": fmt.parameters.get("panel"),
             "reorder": result.reorder,
             "compute_units": result.compute_units,
+            "rounds": fmt.num_rounds,
             "num_stored": fmt.num_stored,
             "density": fmt.density,
             "matrix_bytes": fmt.matrix_bytes,

@@ -231,8 +231,9 @@ def peer_tables(found: PeerComparison) -> list[Table | Text]:
         plain_table(headings, [_peer(row) for row in found.rows]),
         Text(found.assumptions, "dim"),
         Text(
-            "repeated: without the launch, as the peers measure; no figure where x goes in "
-            "panels. Where no density is known, Block is left out and Scalar has no padding.",
+            "repeated: without the launch, as the peers measure; no figure where a "
+            "product takes several. Where no density is known, Block is left out; Scalar and "
+            "Lanes have no padding.",
             "dim",
         ),
     ]

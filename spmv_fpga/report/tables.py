@@ -37,10 +37,12 @@ def run_tables(result: RunResult, *, explain: bool = False) -> list[Table | Text
 def _facts(result: RunResult) -> Table:
     fmt = result.format
     parameter = ", ".join(f"{name} {value}" for name, value in fmt.parameters.items())
+    rounds = f", {fmt.num_rounds} rounds" if fmt.num_rounds > 1 else ""
     facts = {
         "matrix": matrix_line(result.matrix),
         "source": result.matrix.source,
         "kernel": f"{fmt.kernel}, {parameter}, {_units(result.compute_units)}"
+        + rounds
         + _CHOSEN_BY[result.chosen_by]
         + _ORDERS[result.reorder],
         "stored": f"{units.count(fmt.num_stored)} slots, {units.percent(fmt.density)} full; "
@@ -197,6 +199,7 @@ _TERMS = {
     "slots": "multiplying the stored slots",
     "entries": "multiplying the entries",
     "reduce": "adding up the products of rows",
+    "add": "adding sums of pieces to y",
     "panels": "changing from one panel of columns to the next",
     "lanes": "multiplying the stored slots, sixteen a cycle",
     "rows": "the work for each row",

@@ -40,7 +40,7 @@ _FOLDER = Path(__file__).resolve().parent / "calibrations"
 COUNTS = frozenset(
     ("launches", "rows", "nnz", "accesses", "beats", "x_words", "y_words", "fill_cycles",
      "unpack_cycles", "slot_cycles", "reduce_cycles", "x_fill_cycles", "panel_cycles",
-     "lane_cycles")
+     "lane_cycles", "add_cycles", "y_cycles")
 )  # fmt: skip
 """What a term may count; each is a property of `model.Workload`."""
 

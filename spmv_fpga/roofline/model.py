@@ -17,6 +17,7 @@ from ..formats import FormatStats
 from ..formats.base import WORD_BYTES, WORD_LANES, density
 from ..formats.lane_layout import PIECE_BYTES, SLOT_BYTES
 from ..formats.sell_c_sigma import DEFAULT_DEPTH, DEFAULT_PANEL
+from ..formats.stats import in_runs
 from .calibration import Calibration, KernelCalibration, Parameter, Power, Term
 
 ADD_REUSE_CYCLES = 8
@@ -27,9 +28,9 @@ FILL_CYCLES = 200
 
 X_FILLS_PER_WORD = 2
 """Cycles that a word of x takes to fill the copies: `kFillsPerWord` of lanes/lanes.hpp."""
-PANEL_CYCLES = 250
-"""Cycles from the last word of a panel to the first product of the next, x apart: two latencies
-of the memory port and the pipelines of five processes, counted by the emulated card."""
+PANEL_CYCLES = 140
+"""Cycles between panels, x apart: two latencies of the memory port and what the pipelines hold,
+counted by the emulated card."""
 
 _VALUE_BYTES = 4
 _INDEX_BYTES = 4
@@ -59,7 +60,7 @@ class Workload:
     count_error : float
         Relative half width of the 95 % interval of the counts; 0 where they are exact.
     num_chunks, num_panels : int
-        Of SELL-C-sigma: chunks, and panels with entries, whose x is loaded one by one.
+        Of SELL-C-sigma: chunks, and panels that a unit passes, whose x is loaded one by one.
     """
 
     kernel: str
@@ -145,6 +146,16 @@ class Workload:
         return PANEL_CYCLES * self.num_panels
 
     @property
+    def add_cycles(self) -> int:
+        """Cycles in which kernel lanes adds sums of pieces to y: two for sixteen of them."""
+        return 2 * (self.depth or 0) * self.num_chunks
+
+    @property
+    def y_cycles(self) -> int:
+        """Cycles in which kernel lanes writes y: two for a word."""
+        return 2 * self.y_words
+
+    @property
     def lane_cycles(self) -> int:
         """Cycles of a datapath that takes sixteen slots each."""
         return -(-self.num_stored // WORD_LANES)
@@ -191,25 +202,19 @@ class Workload:
         if compute_units < 1:
             raise SpmvFpgaError(f"compute_units is {compute_units}; it must be 1 or more.")
 
-        # In every panel each unit has a last chunk, which is half empty on average.
-        more = (compute_units - 1) * self.num_panels / 2 / max(self.num_chunks, 1)
-
         def part(count: int) -> int:
             return -(-count // compute_units)
-
-        def stored(count: int) -> int:
-            return part(round(count * (1 + more)))
 
         return replace(
             self,
             rows=part(self.rows),
             nnz=part(self.nnz),
-            num_stored=stored(self.num_stored),
+            num_stored=part(self.num_stored),
             blocks=None if self.blocks is None else part(self.blocks),
             num_empty=part(self.num_empty),
-            accesses=stored(self.accesses),
-            matrix_bytes=stored(self.matrix_bytes),
-            bytes=stored(self.bytes),
+            accesses=part(self.accesses),
+            matrix_bytes=part(self.matrix_bytes),
+            bytes=part(self.bytes),
             num_chunks=part(self.num_chunks),
         )
 
@@ -283,12 +288,13 @@ def workload(
 
 
 def published_workload(
-    kernel: str, n: int, nnz: int, density_16: float, calibration: Calibration
+    kernel: str, n: int, nnz: int, density_16: float, calibration: Calibration, runs: int = 1
 ) -> Workload:
     """Count the work from published figures: order, entries, density of 16×16 tiles.
 
     Slots of sliced ELL and of SELL-C-sigma are not published, so those of kernels scalar and
-    lanes are taken to be the entries; rows of lanes, to have entries in every panel.
+    lanes are taken to be the entries; rows of lanes, to have entries in every panel. `runs`
+    are the parts that units and rounds cut its entries into.
 
     Examples
     --------
@@ -298,7 +304,9 @@ def published_workload(
     (88970, 1423520, 22.72)
     """
     if kernel == "lanes":
-        return workload(_published_lanes(n, nnz), (n, n), calibration)
+        stats = _published_lanes(n, nnz)
+        cut = in_runs(stats, runs * stats.num_panels)
+        return workload(replace(cut, num_panels=stats.num_panels), (n, n), calibration)
     if kernel == "scalar":
         stats = FormatStats(
             kernel=kernel,
@@ -347,6 +355,7 @@ def _published_lanes(n: int, nnz: int) -> FormatStats:
         panel=DEFAULT_PANEL,
         num_chunks=num_chunks,
         num_panels=num_panels,
+        last_slots=num_panels * num_stored // num_chunks if num_chunks else 0,
     )
 
 

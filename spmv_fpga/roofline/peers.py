@@ -417,11 +417,12 @@ class _Model:
     def _predicted(
         self, peer: Peer, kernel: str, density: float, compute_units: int
     ) -> Prediction:
-        work = published_workload(kernel, peer.n, peer.nnz, density, self.calibration)
         room = self.x_room(compute_units)
         if kernel == "lanes":  # y goes in parts, and each may need all of x
             room = compute_units * SellCSigma.max_rows(default_y_room(compute_units))
         rounds = -(-peer.n // room)
+        runs = compute_units * rounds
+        work = published_workload(kernel, peer.n, peer.nnz, density, self.calibration, runs)
         work = in_rounds(work, rounds, x_loads=float(rounds))
         return predict_one(work, self.calibration, compute_units)
 
@@ -429,7 +430,7 @@ class _Model:
 def _assumptions(model: _Model) -> str:
     return (
         f"Modelled: this project's kernels on board {model.board.name} by calibration "
-        f"{model.calibration.name}, launch, x and y included, rows split evenly, as many units "
+        f"{model.calibration.name}, launch, x and y included, work split evenly, as many units "
         "as are best and fit; published: one of many products in a launch, on the card named; "
         f"GFLOP/s are {CONVENTION} in both."
     )

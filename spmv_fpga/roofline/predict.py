@@ -30,6 +30,7 @@ from ..formats.base import WORD_LANES, canonical_csr, words_for
 from ..formats.blocked_ell import DESCRIPTORS_PER_WORD, check_block
 from ..formats.sell_c_sigma import DEFAULT_PANEL, DEFAULT_Y_ROOM, MAX_ROWS, SellCSigma
 from ..formats.sliced_ell import slice_widths
+from ..formats.stats import in_runs
 from ..matrices import Matrix, Symmetric, open_matrix
 from ..matrices.reorder import reorder_matrix
 from ..units import bytes_text, count, percent, ranges
@@ -104,7 +105,7 @@ class PanelledWorkload(Workload):
     strip_rows : int
         Rows that no two units share: P or L.
     x_loads : float
-        How often kernel lanes loads x, in all rounds; a round leaves panels out.
+        How often a unit of kernel lanes loads x, in all rounds; it leaves panels out.
     """
 
     rounds: int = 1
@@ -296,6 +297,7 @@ def predict(
     compute_units: Units = 1,
     max_units: MaxUnits = DEFAULT_MAX_UNITS,
     x_room: Callable[[int], int] = default_x_room,
+    y_room: Callable[[int], int] = default_y_room,
     clock_hz: float | None = None,
     sample_rows: int | None = None,
     seed: int = _SEED,
@@ -321,8 +323,8 @@ def predict(
         Numbers of units to predict for.
     max_units : int or callable
         Most units that fit; the best are chosen among no more.
-    x_room : callable
-        Elements of x on the chip, of a number of units.
+    x_room, y_room : callable
+        Elements of x, and of y of kernel lanes, on the chip, of a number of units.
     clock_hz : float, optional
         Another clock than the calibration's.
     sample_rows : int, optional
@@ -367,6 +369,7 @@ def predict(
             compute_units=compute_units,
             max_units=max_units,
             x_room=x_room,
+            y_room=y_room,
             sample_rows=sample_rows,
             seed=seed,
         )
@@ -378,7 +381,7 @@ def predict(
     limits = [_limit(s.kernel, s.parameter, max_units) for s in stats]
     card = load_board(board)
     numbers = [_numbers(compute_units, s, max_units, known, card) for s in stats]
-    panels = _Panels(csr, x_room)
+    panels = _Panels(csr, x_room, y_room)
     candidates, of_format = [], []
     for i, (s, error) in enumerate(zip(stats, errors, strict=True)):
         for number in numbers[i]:
@@ -387,7 +390,7 @@ def predict(
                 workload(cut, csr.shape, known, count_error=error),
                 rounds,
                 num_empty,
-                panels.x_loads(cut, rounds),
+                panels.x_loads(cut),
             )
             candidates.append(predict_one(work, known, number))
             of_format.append(i)
@@ -646,20 +649,22 @@ def _fit_warnings(
 class _Panels:
     """Cuts a matrix into panels of columns where x is longer than its room; lanes by rows."""
 
-    def __init__(self, csr: csr_array, x_room: Callable[[int], int]) -> None:
+    def __init__(
+        self, csr: csr_array, x_room: Callable[[int], int], y_room: Callable[[int], int]
+    ) -> None:
         self.csr = csr
-        self.x_room = x_room
+        self.x_room, self.y_room = x_room, y_room
         self._lengths: dict[int, list[npt.NDArray[np.int64]]] = {}
-        self._touched: dict[tuple[int, int], int] = {}
+        self._touched: dict[tuple[int, int], list[int]] = {}
 
     def cut(
         self, stats: FormatStats, compute_units: int
     ) -> tuple[FormatStats, int, int | None]:
         """Return what all rounds store, their number, and their block rows without tiles."""
         if stats.kernel == "lanes":  # its panels are within a launch
-            rows = compute_units * SellCSigma.max_rows(default_y_room(compute_units))
+            rows = compute_units * SellCSigma.max_rows(self.y_room(compute_units))
             rounds = max(-(-self.csr.shape[0] // rows), 1)
-            return self._cut_rows(stats, rounds), rounds, None
+            return self._cut_rows(stats, compute_units, rounds), rounds, None
         room = self.x_room(compute_units)
         num_panels = max(-(-self.csr.shape[1] // room), 1)
         if num_panels == 1:
@@ -671,40 +676,29 @@ class _Panels:
         num_words = stats.num_stored // WORD_LANES + -(-descriptors // DESCRIPTORS_PER_WORD)
         return replace(stats, num_words=num_words), num_panels, num_empty
 
-    def x_loads(self, cut: FormatStats, rounds: int) -> float:
-        """Return how often kernel lanes loads x, in all rounds."""
-        if rounds == 1 or not cut.panel:
+    def x_loads(self, cut: FormatStats) -> float:
+        """Return how often a unit of kernel lanes loads x, in all rounds."""
+        if not cut.panel:
             return 1.0
-        return cut.num_panels / float(-(-self.csr.shape[1] // cut.panel))
+        return cut.num_panels / float(max(-(-self.csr.shape[1] // cut.panel), 1))
 
-    def _cut_rows(self, stats: FormatStats, rounds: int) -> FormatStats:
-        """Each round has panels of its own; the last chunk of each is half empty on average."""
-        if rounds == 1 or not stats.panel:
+    def _cut_rows(self, stats: FormatStats, compute_units: int, rounds: int) -> FormatStats:
+        """Units and rounds sort their entries for themselves; each passes the panels it has."""
+        if compute_units * rounds == 1 or not stats.panel:
             return stats
-        num_panels = self._num_touched(rounds, stats.panel)
-        more = max(num_panels - stats.num_panels, 0) / 2 / max(stats.num_chunks, 1)
-        num_stored, num_words, matrix_bytes = (
-            round(number * (1 + more))
-            for number in (stats.num_stored, stats.num_words, stats.matrix_bytes)
-        )
-        return replace(
-            stats,
-            num_stored=num_stored,
-            num_words=num_words,
-            matrix_bytes=matrix_bytes,
-            num_panels=num_panels,
-        )
+        touched = self._touched_panels(compute_units * rounds, stats.panel)
+        cut = in_runs(stats, sum(touched))
+        return replace(cut, num_panels=rounds * max(touched))
 
-    def _num_touched(self, rounds: int, panel: int) -> int:
-        """Return the panels with entries of every round, which has as many rows as another."""
-        if (rounds, panel) not in self._touched:
-            m = self.csr.shape[0]
-            ends = self.csr.indptr[[m * k // rounds for k in range(rounds + 1)]]
-            self._touched[rounds, panel] = sum(
+    def _touched_panels(self, runs: int, panel: int) -> list[int]:
+        """Return the panels with entries of every run, which has as many entries as another."""
+        if (runs, panel) not in self._touched:
+            ends = [self.csr.nnz * k // runs for k in range(runs + 1)]
+            self._touched[runs, panel] = [
                 int(np.count_nonzero(np.bincount(self.csr.indices[start:end] // panel)))
-                for start, end in pairwise(ends.tolist())
-            )
-        return self._touched[rounds, panel]
+                for start, end in pairwise(ends)
+            ]
+        return self._touched[runs, panel]
 
     def _cut_slices(self, stats: FormatStats, room: int) -> FormatStats:
         """Each panel's slice is as wide as its longest row there."""

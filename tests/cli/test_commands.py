@@ -262,9 +262,9 @@ def test_render_has_a_place_of_its_own_for_every_parameter(program):
 def test_render_takes_the_parameters_of_lanes(program):
     words = ("--depth", "16", "--panel", "8192", "--y-room", "16384", "--cu", "2")
     assert program.here("render", "--kernel", "lanes", *words).stderr == (
-        f"wrote 9 files to {Path('build/render/lanes_d16_cu2')}\n"
+        f"wrote 9 files to {Path('build/render/lanes_d16_x8192_y16384_cu2')}\n"
     )
-    folder = program.cwd / "build" / "render" / "lanes_d16_cu2"
+    folder = program.cwd / "build" / "render" / "lanes_d16_x8192_y16384_cu2"
     text = (folder / "constants.hpp").read_text("utf-8")
     constants = dict(re.findall(r"constexpr unsigned (k\w+) = (\d+);", text))
     assert constants == {"kDepth": "16", "kPanel": "8192", "kYRoom": "16384"}

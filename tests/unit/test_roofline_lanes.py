@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from scipy.sparse import csr_array, eye_array
 
+from spmv_fpga import load_matrix
 from spmv_fpga.boards import load_board
 from spmv_fpga.codegen import render_project
 from spmv_fpga.design_fit import max_units
@@ -46,19 +47,34 @@ def test_time_is_x_panels_and_y_in_turn_and_the_longer_of_words_and_slots():
         "fill": pytest.approx(200 / 300e6),
         "panels": pytest.approx(3 * PANEL_CYCLES / 300e6),
         "channel": pytest.approx(work.accesses / words_per_s),
-        "y": pytest.approx(2383 / words_per_s),
+        "y": pytest.approx(2 * 2383 / 300e6),
     }
 
 
 def test_every_unit_has_a_last_chunk_that_is_half_empty_in_every_panel():
-    work = published_workload("lanes", 38120, 16171169, 1.0, KNOWN)
-    share = work.share(23)
+    one = published_workload("lanes", 38120, 16171169, 1.0, KNOWN)
+    many = published_workload("lanes", 38120, 16171169, 1.0, KNOWN, 23)
     half_chunks = 22 * 3 / 2
-    words_of_a_chunk = work.accesses / work.num_chunks
-    assert 23 * share.accesses == pytest.approx(
-        work.accesses + half_chunks * words_of_a_chunk, rel=1e-4
+    words_of_a_chunk = one.accesses / one.num_chunks
+    assert many.accesses == pytest.approx(
+        one.accesses + half_chunks * words_of_a_chunk, rel=1e-4
     )
-    assert work.share(1).accesses == work.accesses
+    assert 23 * many.share(23).accesses == pytest.approx(many.accesses, abs=23)
+    assert many.share(23).num_panels == 3
+
+
+def test_units_pass_the_panels_that_their_entries_touch():
+    A = load_matrix("gallery:banded:n=100000,bandwidth=3")
+    one, nine = predict(A, blocks=(), slices=(), depths=(8,), compute_units=(4, 9)).candidates
+    assert -(-100_000 // 16384) == 7
+    assert (one.workload.num_panels, nine.workload.num_panels) == (3, 2)
+    assert nine.terms["x"] < one.terms["x"]
+
+
+def test_a_room_for_y_that_is_given_decides_the_rounds():
+    A = csr_array(eye_array(70_000, dtype="float32"))
+    (found,) = predict(A, blocks=(), slices=(), depths=(8,), y_room=lambda _: 8192).candidates
+    assert found.workload.launches == 12  # 6,144 rows beside the words for long rows
 
 
 def test_words_are_those_that_the_format_stores():
@@ -85,8 +101,9 @@ def test_rows_that_y_has_no_room_for_are_rounds():
     one, eight = found.candidates
     assert (one.workload.launches, eight.workload.launches) == (4, 1)  # 30,720 rows a round
     assert one.terms["launch"] == 4 * eight.terms["launch"]
-    # Each round loads the panels that its rows touch, some of them again; y is written once.
-    assert eight.workload.x_words < one.workload.x_words < 2 * eight.workload.x_words
+    # A unit loads the panels that its entries touch, in every round; y is written once.
+    assert (one.workload.num_panels, eight.workload.num_panels) == (4 * 3, 2)
+    assert one.workload.x_words == pytest.approx(6 * eight.workload.x_words, rel=1e-3)
     assert one.workload.y_words == eight.workload.y_words
 
 

@@ -67,8 +67,8 @@ def test_the_share_of_a_unit_of_lanes_is_what_the_partition_gives_it():
     made = partition(A, SellCSigma, {"depth": 8}, compute_units=4)
     words = [part.fmt.num_words for part in made.parts]
     assert len(words) == 4
-    # 3.3 % less: smaller parts cut their long rows elsewhere, which the model does not know.
-    assert found.workload.share(4).accesses == pytest.approx(np.mean(words), rel=0.035)
+    # 4.2 % less: of so few chunks the last is wider than that of the whole matrix.
+    assert found.workload.share(4).accesses == pytest.approx(np.mean(words), rel=0.05)
 
 
 @pytest.mark.parametrize("spec", ["gallery:poisson3d:n=25", "gallery:elasticity3d:n=20"])
@@ -77,7 +77,7 @@ def test_the_share_of_a_unit_of_lanes_is_near_where_it_has_many_chunks(spec):
     (found,) = predict(A, blocks=(), slices=(), compute_units=4).candidates
     made = partition(A, SellCSigma, {"depth": 8}, compute_units=4)
     mean = np.mean([part.fmt.num_words for part in made.parts])
-    assert found.workload.share(4).accesses == pytest.approx(mean, rel=0.01)
+    assert found.workload.share(4).accesses == pytest.approx(mean, rel=0.015)
 
 
 def best(A, **sizes):
@@ -470,10 +470,13 @@ def test_y_that_is_too_long_for_lanes_goes_in_rounds_of_rows():
     assert one.workload.accesses == pytest.approx(made.bytes / 64, rel=0.02)
     assert one.terms["launch"] == pytest.approx(3 * four.terms["launch"])
     panels = sum(part.fmt.num_panels for part in made.parts)
-    assert one.terms["panels"] == pytest.approx(panels * 250 / 300e6)
-    # Of a band, a round touches 2 or 3 of 5 panels, not all.
-    assert one.terms["x"] == pytest.approx(panels / 5 * four.terms["x"], rel=1e-3)
-    assert one.terms["y"] == pytest.approx(70_000 / 16 / 195.3125e6)
+    # Of a band, a round touches 2 or 3 of 5 panels, not all; each is taken for the largest.
+    assert panels <= one.workload.num_panels <= panels + 2
+    assert one.terms["panels"] == pytest.approx(one.workload.num_panels * 140 / 300e6)
+    assert four.workload.num_panels == 2  # of each unit
+    ratio = one.workload.num_panels / four.workload.num_panels
+    assert one.terms["x"] == pytest.approx(ratio * four.terms["x"], rel=1e-3)
+    assert one.terms["y"] == pytest.approx(2 * 70_000 / 16 / 300e6)
 
 
 def test_parts_of_the_rows_are_said():
