@@ -301,16 +301,6 @@ class FitReport:
         }
 
 
-def choose_x_room(compute_units: int) -> int:
-    """Return how many elements of x each unit holds on chip where no number is asked for.
-
-    >>> choose_x_room(1), choose_x_room(16)
-    (262144, 65536)
-    """
-    spec = load_kernel("block")
-    return spec.resolve(parameters_for(spec, compute_units))["x_room"]
-
-
 def fit(
     kernel: str,
     parameters: Mapping[str, int],

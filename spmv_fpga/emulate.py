@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +42,19 @@ def emulate_rows(
     """
     board = load_board(BOARD)
     prints = {kernel: fingerprint(kernel, board) for kernel in PARAMETERS}
-    # One card at a time: x is longer than its room for some matrices, which takes rounds.
-    for row in rows:
-        csr, source = matrix_of(row, None if folder is None else Path(folder))
-        for kernel, parameters in PARAMETERS.items():
-            with open_device(
-                mode="sw_emu", kernel=kernel, board=BOARD, block=16, slice_size=16
-            ) as card:
+    with ExitStack() as stack:
+        cards = {
+            kernel: stack.enter_context(open_device(mode="sw_emu", kernel=kernel, board=BOARD))
+            for kernel in PARAMETERS
+        }
+        for row in rows:
+            csr, source = matrix_of(row, None if folder is None else Path(folder))
+            for kernel, card in cards.items():
                 yield EmulatedTime(
                     name=row.name,
                     kernel=kernel,
                     source=source,
-                    cycles=_cycles(card, csr, kernel, parameters),
+                    cycles=_cycles(card, csr, kernel, PARAMETERS[kernel]),
                     clock_hz=card.clock_hz,
                     fingerprint=prints[kernel],
                 )

@@ -359,7 +359,8 @@ AddPanels:
     drain();
   }
 
-  // One adder sums the lanes of all merged words in turn, then adds them to their rows.
+  // One adder sums the lanes of all merged words in turn, then another adds them to their rows. The
+  // host keeps words of the same row kReuseDistance apart here too.
   const unsigned num_turns = num_merged == 0 ? 0 : at_least(kReuseDistance, num_merged);
 SumMerged:
   for (unsigned lane = 0; lane < kLanes; ++lane) {

@@ -95,7 +95,6 @@ def predict_command(
     **options: Any,
 ) -> None:
     """Predict time, power and energy for every kernel, without running anything."""
-    from ..design_fit import choose_x_room
     from ..matrices import open_matrix
     from ..report.roofline import prediction_tables
     from ..roofline.predict import predict
@@ -103,7 +102,7 @@ def predict_command(
     with terminal.download() as progress:
         opened = open_matrix(matrix, symmetric, progress)
     most = most_units(options["board"])
-    found = predict(opened, max_units=most, x_room=choose_x_room, **options)
+    found = predict(opened, max_units=most, **options)
     tables = prediction_tables(found)
     deliver(terminal, found.to_json(), tables, as_json=as_json, json_out=json_out)
 

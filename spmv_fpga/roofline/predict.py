@@ -24,13 +24,15 @@ from scipy.sparse import csr_array
 from scipy.stats import t as student_t
 
 from ..boards import Board, load_board
+from ..codegen import parameters_for
 from ..errors import SpmvFpgaError
 from ..formats import BLOCK_SIZES, FormatStats, count_blocks, format_stats
 from ..formats.base import WORD_LANES, canonical_csr, words_for
 from ..formats.blocked_ell import DESCRIPTORS_PER_WORD, check_block
-from ..formats.sell_c_sigma import DEFAULT_PANEL, DEFAULT_Y_ROOM, MAX_ROWS, SellCSigma
+from ..formats.sell_c_sigma import DEFAULT_PANEL, MAX_ROWS, SellCSigma
 from ..formats.sliced_ell import slice_widths
 from ..formats.stats import in_runs
+from ..kernels import load_kernel
 from ..matrices import Matrix, Symmetric, open_matrix
 from ..matrices.reorder import reorder_matrix
 from ..units import bytes_text, count, percent, ranges
@@ -69,11 +71,6 @@ MaxUnits = int | Callable[[str, Mapping[str, int]], int]
 """Most units that fit: of all kernels, or of a kernel with its P, L or depth, as
 ``("block", {"block": 16})``."""
 
-_FEW_UNITS = 2
-_ROOMY, _NARROW = 262144, 65536
-_FEW_UNITS_WITH_Y = 8
-_NARROW_Y = 16384
-
 
 def default_x_room(compute_units: int) -> int:
     """Return the elements of x that each unit has room for on the chip.
@@ -81,7 +78,7 @@ def default_x_room(compute_units: int) -> int:
     >>> default_x_room(1), default_x_room(16)
     (262144, 65536)
     """
-    return _ROOMY if compute_units <= _FEW_UNITS else _NARROW
+    return _room("block", "x_room", compute_units)  # that of scalar too
 
 
 def default_y_room(compute_units: int) -> int:
@@ -90,7 +87,13 @@ def default_y_room(compute_units: int) -> int:
     >>> default_y_room(1), default_y_room(16)
     (32768, 16384)
     """
-    return DEFAULT_Y_ROOM if compute_units <= _FEW_UNITS_WITH_Y else _NARROW_Y
+    return _room("lanes", "y_room", compute_units)
+
+
+def _room(kernel: str, name: str, compute_units: int) -> int:
+    """Return what a kernel is rendered with for so many units."""
+    spec = load_kernel(kernel)
+    return spec.resolve(parameters_for(spec, compute_units))[name]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -884,14 +887,14 @@ def _lanes_stats(csr: csr_array, depths: Sequence[int], panel: int) -> tuple[For
 
 def _joined(parts: Sequence[FormatStats]) -> FormatStats:
     """Return what parts of the rows store together."""
+    widest = max(parts, key=lambda s: s.num_panels)
     return replace(
-        parts[0],
+        widest,
         nnz=sum(s.nnz for s in parts),
         num_stored=sum(s.num_stored for s in parts),
         num_words=sum(s.num_words for s in parts),
         matrix_bytes=sum(s.matrix_bytes for s in parts),
         num_chunks=sum(s.num_chunks for s in parts),
-        num_panels=max(s.num_panels for s in parts),
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from spmv_fpga.formats.base import SparseFormat
 from spmv_fpga.resources import data_dir
 from spmv_fpga.runtime.cycles import UnitCycles
 from spmv_fpga.toolchain import emulation, xclbin
+from spmv_fpga.toolchain.compiler import find_compiler
 
 WORD_BYTES = 64
 GUARD_BYTES = 256
@@ -244,3 +247,23 @@ def include_flags() -> list[str]:
     """Return the compiler's options for the headers that stand in for the vendor's."""
     host = data_dir("host")
     return ["-std=c++17", "-DSPMV_EMULATION", f"-I{host / 'hls'}", f"-I{host / 'common'}"]
+
+
+@pytest.fixture(scope="session")
+def compile_program(
+    tmp_path_factory: pytest.TempPathFactory, include_flags: list[str]
+) -> Callable[[str], Path]:
+    """Compile a program of C++ text against the headers that stand in for the vendor's."""
+
+    def compiled(text: str) -> Path:
+        folder = tmp_path_factory.mktemp("program")
+        source, path = folder / "program.cpp", folder / "program"
+        source.write_text(text)
+        command = [
+            find_compiler(), *include_flags, "-Wall", "-Wextra", "-Werror",
+            "-Wno-unknown-pragmas", "-O1", "-U_FORTIFY_SOURCE", "-o", path, source,
+        ]  # fmt: skip
+        subprocess.run(command, check=True)
+        return path
+
+    return compiled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 from spmv_fpga.runtime.cycles import UnitCycles
-from spmv_fpga.toolchain.compiler import find_compiler
 
 pytestmark = pytest.mark.compiler
 
@@ -266,18 +266,9 @@ BYTES_PER_CYCLE = 32.0
 
 
 @pytest.fixture(scope="module")
-def time(
-    tmp_path_factory: pytest.TempPathFactory, include_flags: list[str]
-) -> Callable[..., UnitCycles]:
+def time(compile_program: Callable[[str], Path]) -> Callable[..., UnitCycles]:
     """Run a case, whose memory gives half a word a cycle to each of its sharers."""
-    folder = tmp_path_factory.mktemp("clock")
-    source, path = folder / "program.cpp", folder / "program"
-    source.write_text(PROGRAM)
-    command = [
-        find_compiler(), *include_flags, "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas",
-        "-O1", "-U_FORTIFY_SOURCE", "-o", path, source,
-    ]  # fmt: skip
-    subprocess.run(command, check=True)
+    path = compile_program(PROGRAM)
 
     def run(case: str, sharers: int = 1) -> UnitCycles:
         done = subprocess.run(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from spmv_fpga.toolchain.compiler import find_compiler
 
 pytestmark = pytest.mark.compiler
 
@@ -213,16 +212,8 @@ int main(int, char** argv) {
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory, include_flags: list[str]) -> Path:
-    folder = tmp_path_factory.mktemp("fibers")
-    source, path = folder / "program.cpp", folder / "program"
-    source.write_text(PROGRAM)
-    command = [
-        find_compiler(), *include_flags, "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas",
-        "-O1", "-U_FORTIFY_SOURCE", "-o", path, source,
-    ]  # fmt: skip
-    subprocess.run(command, check=True)
-    return path
+def program(compile_program: Callable[[str], Path]) -> Path:
+    return compile_program(PROGRAM)
 
 
 def run(program: Path, case: str) -> list[str]:

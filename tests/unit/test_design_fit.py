@@ -17,7 +17,6 @@ from spmv_fpga.design_fit import (
     Memory,
     Stream,
     Structure,
-    choose_x_room,
     fit,
     max_units,
     structure_of,
@@ -26,7 +25,7 @@ from spmv_fpga.errors import BoardError, KernelSpecError
 from spmv_fpga.kernels import Header, load_kernel, template_names
 from spmv_fpga.resources import data_dir
 from spmv_fpga.roofline.calibration import Calibration, Parameter, Power, load_calibration
-from spmv_fpga.roofline.predict import busy_power_w
+from spmv_fpga.roofline.predict import busy_power_w, default_x_room
 
 U50 = load_board("u50")
 BLOCK = load_kernel("block")
@@ -179,7 +178,7 @@ def test_every_cost_has_a_source():
 )
 def test_many_units_hold_less_of_x(units, room, uram):
     report = fit("block", {"block": 16}, U50, units)
-    assert choose_x_room(units) == report.parameters["x_room"] == room
+    assert default_x_room(units) == report.parameters["x_room"] == room
     assert report.per_unit.uram == uram
 
 
